@@ -1,1 +1,18 @@
-//! To be written.
+//! The placement plan of a server: which shard runs where, and which pages are its own.
+//!
+//! Pure: the machine's facts come as arguments, the same facts give the same plan. It reads no
+//! `/sys`, pins no thread and maps no memory.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod plan;
+mod simple;
+
+pub use plan::{ExtentPlan, Plan, RegionKind, RegionPlan, ShardPlan};
+pub use simple::{
+    AUTO_PAGES_PER_SHARD_MIN, PAGE_BYTES_GRANULE, PAGES_PER_SHARD_ADVISED, PlanError, PlanRequest,
+    plan_simple,
+};

@@ -1,0 +1,15 @@
+//! The mover for one host: shared memory, passed as descriptors over a Unix socket.
+//!
+//! Owns the passing of descriptors, a client's maps of them, the guarded copies, and what a
+//! server knows about the process at the other end.
+
+mod descriptors;
+mod map;
+mod peer;
+
+pub use descriptors::{
+    DESCRIPTORS_MAX, DescriptorError, Received, receive_descriptors, send_descriptors,
+    try_send_descriptors,
+};
+pub use map::{CopyError, Map, MapError, MappedSpec, Run};
+pub use peer::{PeerError, PeerProcess};
