@@ -1,1 +1,36 @@
-//! To be written.
+//! Blocking client of a maru-shard pool: batches first, every call with a deadline.
+//!
+//! A [`Client`] talks to one server. It connects lazily, one connection per shard, on a thread of
+//! its own; callers encode, wait and decode on theirs. [`Client::store`] and [`Client::load`] move
+//! bytes through shared memory on the server's host; the steps below them are exposed for engines
+//! that move bytes themselves. Calls work again after a server restart without a new client.
+
+mod admin;
+mod attachment;
+mod client;
+mod config;
+mod error;
+mod load;
+mod lookup;
+mod pending;
+mod reserve;
+mod secret;
+mod store;
+
+pub use admin::{Pong, Presence};
+pub use attachment::Attachment;
+pub use client::Client;
+pub use config::{ClientConfig, ServerAddress};
+pub use error::{Effect, Error};
+pub use load::{LoadItem, LoadOutcome};
+pub use lookup::{Chunk, LookedUp, Pinned};
+pub use maru_session::{Failure, LinkFault};
+pub use maru_wire::{
+    Checksum, EvictedSinceReply, Generation, Incarnation, Key, Limits, Match, Namespace, PingReply,
+    PublishOutcome, Refusal, RegionInfo, RemoveItem, RemoveOutcome, ReserveItem, StatsReply,
+    Ticket,
+};
+pub use pending::{IoMode, Secret};
+pub use reserve::{Reservation, Reserved};
+pub use secret::{SecretError, read_secret_file};
+pub use store::{StoreItem, StoreOutcome};

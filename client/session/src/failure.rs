@@ -1,0 +1,81 @@
+//! Why a link is not up, and why a request got no answer.
+
+use maru_wire::Refusal;
+
+/// Why a connection to a shard is not usable. Kept for the callers that wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkFault {
+    /// The system refused the connection with this error number.
+    #[error("cannot connect (system error {0}); is the server running?")]
+    ConnectFailed(i32),
+    /// Connection and handshake took longer than the control timeout.
+    #[error("no handshake within the control timeout")]
+    HandshakeTimeout,
+    /// The server closed the connection during the handshake.
+    #[error("the server closed the connection during the handshake")]
+    ClosedInHandshake,
+    /// The server refused the hello.
+    #[error("the server refused the hello: {0}")]
+    Refused(Refusal),
+    /// The server could not prove the secret: do not trust it.
+    #[error("the server could not prove the secret; is this the right server?")]
+    WrongProof,
+    /// The server has a secret and this client has none.
+    #[error("the server wants a secret; configure its secret file")]
+    SecretRequired,
+    /// This client has a secret and the server says that it has none.
+    #[error("the server has no secret, but this client does; is this the right server?")]
+    ServerHasNoSecret,
+    /// The ranges of protocol versions do not overlap.
+    #[error("the server speaks protocol versions {min} to {max}, this client speaks {ours}")]
+    WrongVersion {
+        /// The server's lowest.
+        min: u16,
+        /// The server's highest.
+        max: u16,
+        /// This client's.
+        ours: u16,
+    },
+    /// The server sent bytes that are no frame, or a frame that was not due.
+    #[error("the server broke the protocol: {0}")]
+    Protocol(&'static str),
+    /// Connections to one address show several generations that are all alive.
+    #[error("several servers answer behind this address; give each its own address")]
+    SeveralServers,
+}
+
+/// Why a request got no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The link could not be made. Nothing was sent.
+    #[error("{0}")]
+    Unreachable(LinkFault),
+    /// The connection was lost after the request was sent: it may have been executed.
+    #[error("the connection was lost; the request may have been executed")]
+    Disconnected,
+    /// The server has another generation than the request names. Nothing was executed.
+    #[error("the server was restarted; the request was not executed")]
+    Stale,
+    /// The server answered and executed nothing.
+    #[error("refused: {0}")]
+    Refused(Refusal),
+    /// Too many requests or tickets are outstanding at the shard. Nothing was sent.
+    #[error("too many requests outstanding at one shard")]
+    Busy,
+    /// No answer came within the call's deadline.
+    #[error("no answer within the deadline")]
+    Timeout,
+    /// The bytes could not be copied.
+    #[error("the pool's memory could not be copied")]
+    Copy,
+}
+
+impl Failure {
+    /// Says whether the server may have executed the request.
+    #[must_use]
+    pub fn may_have_executed(&self) -> bool {
+        matches!(self, Self::Disconnected | Self::Timeout)
+    }
+}
