@@ -9,6 +9,7 @@ use crate::{Incarnation, Limits, Namespace, Ticket};
 
 /// What the server sends first on every connection.
 #[derive(Archive, Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub struct Challenge {
     /// Random, new for each connection.
     pub server_nonce: [u8; 32],
@@ -22,6 +23,7 @@ pub struct Challenge {
 
 /// What a connection is for.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub enum Purpose {
     /// Requests to one shard. Supersedes older data connections of the incarnation to it.
     Data,
@@ -33,6 +35,7 @@ pub enum Purpose {
 
 /// What the client answers to the challenge, behind a proof of the secret.
 #[derive(Archive, Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub struct Hello {
     /// Random, new for each connection.
     pub client_nonce: [u8; 32],
@@ -66,6 +69,7 @@ pub struct Hello {
 
 /// What kind of memory a region is.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub enum RegionKind {
     /// A memfd of ordinary pages.
     Memfd,
@@ -79,6 +83,7 @@ pub enum RegionKind {
 
 /// One region, as its clients see it. They map exactly `bytes` from offset 0.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub struct RegionInfo {
     /// The region's number; never recurs in a generation.
     pub region: u32,
@@ -92,6 +97,7 @@ pub struct RegionInfo {
 
 /// How bytes can move between a client and the pool.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub enum MoverKind {
     /// Shared memory on one host.
     Shm,
@@ -103,6 +109,7 @@ pub enum MoverKind {
 
 /// One mover that the server offers.
 #[derive(Archive, Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub struct Mover {
     /// What moves the bytes.
     pub kind: MoverKind,
@@ -112,6 +119,7 @@ pub struct Mover {
 
 /// The server's answer to a hello that it accepts, behind its own proof of the secret.
 #[derive(Archive, Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub struct HelloReply {
     /// The version of the protocol that the connection uses from here on.
     pub version: u16,

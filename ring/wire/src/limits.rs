@@ -13,8 +13,26 @@ pub const PAGES_PER_OBJECT_MAX: u32 = 64;
 /// Most tickets that one hello may list.
 pub const TICKETS_PER_HELLO_MAX: u32 = 4096;
 
+/// Smallest limit of a frame's body that a server may state, in bytes.
+pub const BODY_BYTES_MIN: u32 = 4096;
+/// Largest body of a hello, in bytes. All that a server takes before the proof.
+pub const HELLO_BODY_BYTES_MAX: u32 = 66 * 1024;
+/// Longest name of a namespace, a node or a reason, in bytes of UTF-8.
+pub const NAME_BYTES_MAX: usize = 64;
+/// Most regions in one reply.
+pub const REGIONS_PER_REPLY_MAX: u32 = 1024;
+/// Most movers in one reply.
+pub const MOVERS_PER_REPLY_MAX: u32 = 8;
+/// Longest endpoint of a mover, in bytes.
+pub const ENDPOINT_BYTES_MAX: usize = 16 * 1024;
+/// Most namespaces in one Stats reply; a shard with more tells of those it saw first.
+pub const NAMESPACES_PER_REPLY_MAX: u32 = 1024;
+/// Most reasons of closed connections in one Stats reply.
+pub const REASONS_PER_REPLY_MAX: u32 = 64;
+
 /// What a server allows one incarnation on one shard, and the times it works with.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub struct Limits {
     /// Largest body of a frame, in bytes.
     pub body_bytes_max: u32,

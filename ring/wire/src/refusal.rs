@@ -4,6 +4,7 @@ use rkyv::{Archive, Deserialize, Serialize};
 
 /// Why a frame was not executed. Part of the protocol: add variants at the end, never reorder.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[rkyv(derive(Debug))]
 #[repr(u8)]
 pub enum Refusal {
     /// The frame named an earlier run of the server. Safe to repeat in the present one.

@@ -8,6 +8,7 @@ use crate::{Checksum, Key, LeaseId, RegionInfo, StatsReply, Ticket};
 
 /// Consecutive pages of one region.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub struct PageRun {
     /// The region.
     pub region: u32,
@@ -19,6 +20,7 @@ pub struct PageRun {
 
 /// Pages promised to a writer.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub struct Grant {
     /// Names the reservation.
     pub ticket: Ticket,
@@ -28,6 +30,7 @@ pub struct Grant {
 
 /// What came of one key of a Reserve.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub enum ReserveOutcome {
     /// Write the bytes, then publish.
     Granted(Grant),
@@ -51,6 +54,7 @@ pub enum ReserveOutcome {
 
 /// Answers a Reserve.
 #[derive(Archive, Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[rkyv(derive(Debug))]
 pub struct ReserveReply {
     /// The shard's latest eviction number.
     pub eviction_number: u64,
@@ -62,6 +66,7 @@ pub struct ReserveReply {
 
 /// What came of one ticket of a Publish.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub enum PublishOutcome {
     /// The chunk is visible now.
     Created,
@@ -77,6 +82,7 @@ pub enum PublishOutcome {
 
 /// Answers a Publish.
 #[derive(Archive, Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[rkyv(derive(Debug))]
 pub struct PublishReply {
     /// The shard's latest eviction number.
     pub eviction_number: u64,
@@ -86,6 +92,7 @@ pub struct PublishReply {
 
 /// Answers an Abandon.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[rkyv(derive(Debug))]
 pub struct AbandonReply {
     /// The shard's latest eviction number.
     pub eviction_number: u64,
@@ -95,6 +102,7 @@ pub struct AbandonReply {
 
 /// Answers an Exists.
 #[derive(Archive, Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[rkyv(derive(Debug))]
 pub struct ExistsReply {
     /// The shard's latest eviction number.
     pub eviction_number: u64,
@@ -106,6 +114,7 @@ pub struct ExistsReply {
 
 /// A chunk that a lookup found and pinned.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub struct Found {
     /// The chunk's exact size, in bytes.
     pub object_bytes: u64,
@@ -119,6 +128,7 @@ pub struct Found {
 
 /// What came of one key of a Lookup.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub enum LookupOutcome {
     /// Pinned until the lease ends.
     Found(Found),
@@ -132,6 +142,7 @@ pub enum LookupOutcome {
 
 /// Answers a Lookup.
 #[derive(Archive, Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[rkyv(derive(Debug))]
 pub struct LookupReply {
     /// The shard's latest eviction number.
     pub eviction_number: u64,
@@ -147,6 +158,7 @@ pub struct LookupReply {
 
 /// Answers a Release.
 #[derive(Archive, Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[rkyv(derive(Debug))]
 pub struct ReleaseReply {
     /// The shard's latest eviction number.
     pub eviction_number: u64,
@@ -156,6 +168,7 @@ pub struct ReleaseReply {
 
 /// Answers an EvictedSince.
 #[derive(Archive, Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[rkyv(derive(Debug))]
 pub struct EvictedSinceReply {
     /// The shard's latest eviction number.
     pub eviction_number: u64,
@@ -171,6 +184,7 @@ pub struct EvictedSinceReply {
 
 /// What came of one key of a Remove.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub enum RemoveOutcome {
     /// The name is gone.
     Removed,
@@ -182,6 +196,7 @@ pub enum RemoveOutcome {
 
 /// Answers a Remove.
 #[derive(Archive, Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[rkyv(derive(Debug))]
 pub struct RemoveReply {
     /// The shard's latest eviction number.
     pub eviction_number: u64,
@@ -191,6 +206,7 @@ pub struct RemoveReply {
 
 /// Answers a Clear.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[rkyv(derive(Debug))]
 pub struct ClearReply {
     /// The shard's latest eviction number.
     pub eviction_number: u64,
@@ -200,6 +216,7 @@ pub struct ClearReply {
 
 /// Answers a Ping.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[rkyv(derive(Debug))]
 pub struct PingReply {
     /// The shard's latest eviction number.
     pub eviction_number: u64,
@@ -211,6 +228,7 @@ pub struct PingReply {
 
 /// Answers a Regions.
 #[derive(Archive, Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[rkyv(derive(Debug))]
 pub struct RegionsReply {
     /// The shard's latest eviction number.
     pub eviction_number: u64,

@@ -8,6 +8,7 @@ use crate::{Key, LeaseId, Ticket};
 
 /// Which keys of a batch a read looks at.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub enum Match {
     /// The leading run: stop at the first key that is missing.
     Leading,
@@ -17,6 +18,7 @@ pub enum Match {
 
 /// The bytes' checksum as their writer stated it.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[rkyv(derive(Debug))]
 pub struct Checksum {
     /// 0 is none, 1 is xxh3-64.
     pub kind: u8,
@@ -26,6 +28,7 @@ pub struct Checksum {
 
 /// One key to reserve pages for.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub struct ReserveItem {
     /// The chunk's key.
     pub key: Key,
@@ -35,6 +38,7 @@ pub struct ReserveItem {
 
 /// Asks for pages to write new chunks to.
 #[derive(Archive, Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[rkyv(derive(Debug))]
 pub struct Reserve {
     /// The chunks, granted in this order.
     pub items: Vec<ReserveItem>,
@@ -42,6 +46,7 @@ pub struct Reserve {
 
 /// One chunk to make visible.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub struct PublishItem {
     /// The reservation's ticket.
     pub ticket: Ticket,
@@ -53,6 +58,7 @@ pub struct PublishItem {
 
 /// Makes written chunks visible.
 #[derive(Archive, Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[rkyv(derive(Debug))]
 pub struct Publish {
     /// The chunks.
     pub items: Vec<PublishItem>,
@@ -60,6 +66,7 @@ pub struct Publish {
 
 /// Says that no write under these tickets is in flight any more.
 #[derive(Archive, Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[rkyv(derive(Debug))]
 pub struct Abandon {
     /// The tickets.
     pub tickets: Vec<Ticket>,
@@ -69,6 +76,7 @@ pub struct Abandon {
 
 /// Asks which keys are present. Touches and pins nothing.
 #[derive(Archive, Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub struct Exists {
     /// The keys.
     pub keys: Vec<Key>,
@@ -78,6 +86,7 @@ pub struct Exists {
 
 /// Finds chunks and pins them under one lease.
 #[derive(Archive, Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub struct Lookup {
     /// The keys.
     pub keys: Vec<Key>,
@@ -87,6 +96,7 @@ pub struct Lookup {
 
 /// One lease to release.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub struct ReleaseItem {
     /// The lease.
     pub lease: LeaseId,
@@ -96,6 +106,7 @@ pub struct ReleaseItem {
 
 /// Releases leases, whole or past an index.
 #[derive(Archive, Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[rkyv(derive(Debug))]
 pub struct Release {
     /// The leases.
     pub items: Vec<ReleaseItem>,
@@ -103,6 +114,7 @@ pub struct Release {
 
 /// Asks for the keys that vanished after an eviction number.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub struct EvictedSince {
     /// The eviction number up to which the client knows.
     pub number: u64,
@@ -112,6 +124,7 @@ pub struct EvictedSince {
 
 /// One key to remove.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub struct RemoveItem {
     /// The key.
     pub key: Key,
@@ -121,6 +134,7 @@ pub struct RemoveItem {
 
 /// Unlinks keys. Bytes that a lease pins stay until it ends.
 #[derive(Archive, Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[rkyv(derive(Debug))]
 pub struct Remove {
     /// The keys.
     pub items: Vec<RemoveItem>,
@@ -128,6 +142,7 @@ pub struct Remove {
 
 /// Unlinks every chunk of the connection's namespace on this shard.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[rkyv(derive(Debug))]
 pub struct Clear {
     /// Must be 1: an empty body is no message.
     pub confirm: u8,

@@ -7,6 +7,7 @@ use rkyv::{Archive, Deserialize, Serialize};
 
 /// Where a shard's pages are. The parts add up to `total`.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[rkyv(derive(Debug))]
 pub struct PageCounts {
     /// In the allocator.
     pub free: u64,
@@ -28,6 +29,7 @@ pub struct PageCounts {
 
 /// What one namespace uses of one shard.
 #[derive(Archive, Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[rkyv(derive(Debug))]
 pub struct NamespaceUsage {
     /// The namespace's name.
     pub name: String,
@@ -41,6 +43,7 @@ pub struct NamespaceUsage {
 
 /// How often connections were closed for one reason.
 #[derive(Archive, Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[rkyv(derive(Debug))]
 pub struct ClosedCount {
     /// The reason, in snake case.
     pub reason: String,
@@ -50,6 +53,7 @@ pub struct ClosedCount {
 
 /// Answers a Stats. Counters count from the start of the generation.
 #[derive(Archive, Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[rkyv(derive(Debug))]
 pub struct StatsReply {
     /// The shard's latest eviction number.
     pub eviction_number: u64,
