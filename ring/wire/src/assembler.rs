@@ -43,7 +43,10 @@ impl Assembler {
     ///
     /// The stream is no sequence of frames: close the connection. Nothing of a body is kept
     /// before its header was found good, and the begun frame is dropped.
-    pub fn next<'a>(&'a mut self, input: &mut &'a [u8]) -> Result<Option<Frame<'a>>, DecodeError> {
+    pub fn next<'a, 'i: 'a>(
+        &'a mut self,
+        input: &mut &'i [u8],
+    ) -> Result<Option<Frame<'a>>, DecodeError> {
         self.drop_returned();
         if self.scratch.is_empty()
             && let Some(frame) = take_in_place(input, self.body_bytes_max)?
