@@ -13,6 +13,6 @@ mod simple;
 
 pub use plan::{ExtentPlan, Plan, RegionKind, RegionPlan, ShardPlan};
 pub use simple::{
-    AUTO_PAGES_PER_SHARD_MIN, PAGE_BYTES_GRANULE, PAGES_PER_SHARD_ADVISED, PlanError, PlanRequest,
-    plan_simple,
+    AUTO_PAGES_PER_SHARD_MIN, PAGE_BYTES_GRANULE, PAGE_BYTES_MAX, PAGES_PER_SHARD_ADVISED,
+    PlanError, PlanRequest, SHARDS_MAX, plan_simple,
 };

@@ -4,8 +4,10 @@
 //! passed to a client. This crate knows neither keys nor tickets, and moves no bytes.
 
 mod error;
+mod huge;
 mod memory;
 mod owner;
+mod populate;
 mod region;
 
 pub use error::RegionError;
