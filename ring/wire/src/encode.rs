@@ -207,6 +207,3 @@ pub(crate) struct Sealed<'a> {
     /// The body without its padding.
     pub(crate) body: &'a mut [u8],
 }
-
-#[cfg(test)]
-mod tests;
