@@ -99,7 +99,7 @@ impl Message {
         out
     }
 
-    fn request(&self) -> Option<RequestBody<'_>> {
+    pub(crate) fn request(&self) -> Option<RequestBody<'_>> {
         Some(match self {
             Self::Reserve(body) => RequestBody::Reserve(body),
             Self::Publish(body) => RequestBody::Publish(body),
@@ -117,7 +117,7 @@ impl Message {
         })
     }
 
-    fn reply(&self) -> (Op, ReplyBuffer) {
+    pub(crate) fn reply(&self) -> (Op, ReplyBuffer) {
         let mut replies = ReplyBuffer::default();
         let op = match self.clone() {
             Self::ReserveReply(reply) => {

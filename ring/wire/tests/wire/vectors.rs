@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use crate::messages::Message;
+use crate::messages::{Message, SECRET, SERVER_NONCE};
 use crate::samples::{hello, samples};
 use maru_wire::{Key, Namespace};
 
@@ -53,6 +53,29 @@ fn every_vector_is_replayed() {
         .collect();
     let replayed: BTreeSet<String> = samples().iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(files, replayed);
+}
+
+/// Writes the proofs' input out by hand, as the protocol states it.
+#[test]
+fn proofs_are_made_as_the_protocol_says() {
+    let key = blake3::derive_key("maru-shard secret v1", SECRET);
+    let prove = |parts: &[&[u8]]| *blake3::keyed_hash(&key, &parts.concat()).as_bytes();
+    let transcript = |frame: &[u8]| {
+        let body_bytes = u32::from_le_bytes(frame[8..12].try_into().expect("four bytes")) as usize;
+        let signed = [&frame[..32], &frame[64..32 + body_bytes]].concat();
+        *blake3::hash(&signed).as_bytes()
+    };
+    let client_nonce = hello().client_nonce;
+
+    let frame = read("hello");
+    let role = b"maru-shard client";
+    let client = prove(&[role, &SERVER_NONCE, &client_nonce, &transcript(&frame)]);
+    assert_eq!(hex(&frame[32..64]), hex(&client));
+
+    let frame = read("hello_reply");
+    let role = b"maru-shard server";
+    let server = prove(&[role, &SERVER_NONCE, &client_nonce, &client, &transcript(&frame)]);
+    assert_eq!(hex(&frame[32..64]), hex(&server));
 }
 
 /// Key, shard count, shard: what every implementation must agree on.
