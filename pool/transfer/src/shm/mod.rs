@@ -4,6 +4,8 @@
 //! server knows about the process at the other end.
 
 mod descriptors;
+mod error;
+mod guard;
 mod map;
 mod peer;
 
@@ -11,5 +13,6 @@ pub use descriptors::{
     DESCRIPTORS_MAX, DescriptorError, Received, receive_descriptors, send_descriptors,
     try_send_descriptors,
 };
-pub use map::{CopyError, Map, MapError, MappedSpec, Run};
+pub use error::{CopyError, MapError, Run};
+pub use map::{Map, MappedSpec, REGIONS_MAX};
 pub use peer::{PeerError, PeerProcess};

@@ -1,16 +1,43 @@
 //! The process at the other end of a Unix socket, and the proof that it is dead.
+//!
+//! The proof is half of what a server needs: it holds pages back until the process is dead AND
+//! all its connections have ended, as a forked child may keep them and the memory.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-/// Why nothing is known of the peer.
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{getsockopt, sockopt};
+
+/// The socket option that gives the peer's pidfd (Linux 6.5; not in libc yet).
+const SO_PEERPIDFD: libc::c_int = 77;
+
+/// Why nothing is known of the peer: it is no connected Unix socket.
 #[derive(Debug, thiserror::Error)]
-#[error("the peer of the Unix socket cannot be identified")]
+#[error("the peer of the socket cannot be identified")]
 pub struct PeerError(#[source] io::Error);
 
-/// The process that connected a Unix socket.
+/// The process that connected a Unix socket (or that made the pair).
+///
+/// Who holds the socket now may be another: a socket can be inherited and passed on.
 #[derive(Debug)]
-pub struct PeerProcess {}
+pub struct PeerProcess {
+    pid: u32,
+    uid: u32,
+    proof: Proof,
+}
+
+#[derive(Debug)]
+enum Proof {
+    /// Becomes readable when all threads of the process have ended.
+    Pidfd(OwnedFd),
+    /// The process was gone before it could be watched.
+    Gone,
+    /// The process cannot be watched: it is in a foreign namespace, or the system forbids.
+    None,
+}
 
 impl PeerProcess {
     /// Finds out who connected the socket. Call it right after accept.
@@ -18,31 +45,114 @@ impl PeerProcess {
     /// # Errors
     ///
     /// It is no connected Unix socket.
-    pub fn of(_socket: BorrowedFd<'_>) -> Result<Self, PeerError> {
-        unreachable!("to be written")
+    pub fn of(socket: BorrowedFd<'_>) -> Result<Self, PeerError> {
+        let credentials = getsockopt(&socket, sockopt::PeerCredentials)
+            .map_err(|errno| PeerError(errno.into()))?;
+        // The kernel says 0 for a process that this namespace cannot see, and for no process.
+        let pid = u32::try_from(credentials.pid()).unwrap_or(0);
+        // Without a peer, or of another family, a socket answers with pid 0 and uid -1.
+        if pid == 0 && credentials.uid() == u32::MAX {
+            return Err(PeerError(io::ErrorKind::NotConnected.into()));
+        }
+        let proof = match peer_pidfd(socket) {
+            Ok(pidfd) => Proof::Pidfd(pidfd),
+            Err(Errno::ESRCH) => Proof::Gone,
+            Err(_) => Proof::of_pid(pid),
+        };
+        Ok(Self { pid, uid: credentials.uid(), proof })
     }
 
     /// Gives the process id, or 0 when the process is not visible from this namespace.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        unreachable!("to be written")
+        self.pid
     }
 
     /// Gives the effective user id at the time of the connect.
     #[must_use]
     pub fn uid(&self) -> u32 {
-        unreachable!("to be written")
+        self.uid
     }
 
-    /// Lends the descriptor that becomes readable when the process has ended. None: no proof.
+    /// Lends the descriptor that becomes readable when the process has ended, if there is one.
+    ///
+    /// None: [`PeerProcess::is_dead`] will not change any more.
     #[must_use]
     pub fn pidfd(&self) -> Option<BorrowedFd<'_>> {
-        unreachable!("to be written")
+        match &self.proof {
+            Proof::Pidfd(pidfd) => Some(pidfd.as_fd()),
+            Proof::Gone | Proof::None => None,
+        }
     }
 
-    /// Says whether the process has ended for certain. Never true without a pidfd.
+    /// Says whether the process has ended for certain. Never waits; once true, always true.
     #[must_use]
     pub fn is_dead(&self) -> bool {
-        unreachable!("to be written")
+        match &self.proof {
+            Proof::Pidfd(pidfd) => is_readable(pidfd.as_fd()),
+            Proof::Gone => true,
+            Proof::None => false,
+        }
     }
 }
+
+impl Proof {
+    /// Watches a process by its id, on kernels without SO_PEERPIDFD.
+    ///
+    /// The id may have been reused since the connect: then another process is watched, and the
+    /// proof comes late or never, never too early.
+    fn of_pid(pid: u32) -> Self {
+        if pid == 0 {
+            return Proof::None;
+        }
+        match open_pidfd(pid) {
+            Ok(pidfd) => Proof::Pidfd(pidfd),
+            Err(Errno::ESRCH) => Proof::Gone,
+            Err(_) => Proof::None,
+        }
+    }
+}
+
+/// Asks the socket for its peer's pidfd. ESRCH: the peer has ended and been reaped.
+fn peer_pidfd(socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let mut raw: RawFd = -1;
+    let mut length = u32::try_from(mem::size_of::<RawFd>()).expect("an int has 4 bytes");
+    // SAFETY: the kernel writes at most `length` bytes to `raw`.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PEERPIDFD,
+            (&raw mut raw).cast(),
+            &raw mut length,
+        )
+    };
+    Errno::result(result)?;
+    if raw < 0 {
+        return Err(Errno::EBADF);
+    }
+    // SAFETY: the kernel has opened it for this process, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+}
+
+fn open_pidfd(pid: u32) -> Result<OwnedFd, Errno> {
+    // SAFETY: the call takes two integers and touches no memory of this process.
+    let result = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::c_ulong::from(pid), 0_u64) };
+    let raw = Errno::result(result)?;
+    let raw = RawFd::try_from(raw).map_err(|_| Errno::EBADF)?;
+    // SAFETY: the kernel has opened it for this process, close-on-exec, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+}
+
+fn is_readable(pidfd: BorrowedFd<'_>) -> bool {
+    loop {
+        match poll(&mut [PollFd::new(pidfd, PollFlags::POLLIN)], PollTimeout::ZERO) {
+            Ok(ready) => return ready > 0,
+            Err(Errno::EINTR) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
