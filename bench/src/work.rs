@@ -262,3 +262,6 @@ impl Work {
         Next::Second
     }
 }
+
+#[cfg(test)]
+mod tests;
