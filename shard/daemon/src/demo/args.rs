@@ -11,6 +11,8 @@ use crate::config::{IoChoice, Size};
 
 /// Most shards, and most workers, that the demo starts.
 const PROCESSES_MAX: u64 = 256;
+/// Largest object of the demo, in bytes.
+pub(super) const OBJECT_BYTES_MAX: u64 = 16 << 30;
 /// Memory of the pool when none is named.
 const CAPACITY_DEFAULT: u64 = 256 << 20;
 /// The server's pages are multiples of this.
@@ -100,7 +102,7 @@ impl DemoArgs {
 
     /// Size of the server's page: the object's, rounded up to what a server takes.
     pub(crate) fn page_bytes(&self) -> u64 {
-        self.object_bytes.0.max(1).next_multiple_of(PAGE_STEP_BYTES)
+        self.object_bytes.0.clamp(1, OBJECT_BYTES_MAX).next_multiple_of(PAGE_STEP_BYTES)
     }
 
     /// Objects that the pool holds; 0 when not even one fits.

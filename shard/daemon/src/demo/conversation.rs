@@ -61,11 +61,8 @@ impl Iterator for Conversations {
 
     fn next(&mut self) -> Option<Request> {
         let place = usize::try_from(self.draw(0, OPEN_CONVERSATIONS - 1)).expect("a small number");
-        let mut conversation = if place < self.open.len() {
-            self.open.swap_remove(place)
-        } else {
-            self.start()
-        };
+        let mut conversation =
+            if place < self.open.len() { self.open.swap_remove(place) } else { self.start() };
         self.grow(&mut conversation);
         let request = Request { blocks: conversation.blocks.clone() };
         if conversation.turns_left > 0 && conversation.blocks.len() < PROMPT_BLOCKS_MAX {

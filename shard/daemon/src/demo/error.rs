@@ -1,5 +1,6 @@
 //! Why a demo could not be run to its end.
 
+use super::args::OBJECT_BYTES_MAX;
 use super::workload::WorkloadError;
 
 /// Why a demo ended without a result.
@@ -11,6 +12,9 @@ pub(crate) enum DemoError {
     /// The workload has no request with a block.
     #[error("the workload has no blocks: nothing to replay")]
     NoBlocks,
+    /// An object has no bytes, or more than any object.
+    #[error("--object-bytes must be 1 to {}", crate::config::Size(OBJECT_BYTES_MAX))]
+    ObjectBytes,
     /// The pool would be smaller than a shard may be.
     #[error(
         "{capacity_blocks} objects for {shards} shards: each needs at least {blocks_min}; raise \

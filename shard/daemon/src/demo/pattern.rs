@@ -63,7 +63,11 @@ pub(crate) fn wrong_bytes(key: &Key, bytes: &[u8]) -> u64 {
             *difference = u64::from_le_bytes(bytes) ^ word;
         }
         if difference.iter().fold(0, |all, word| all | word) != 0 {
-            wrong += difference.iter().flat_map(|word| word.to_le_bytes()).filter(|byte| *byte != 0).count() as u64;
+            wrong += difference
+                .iter()
+                .flat_map(|word| word.to_le_bytes())
+                .filter(|byte| *byte != 0)
+                .count() as u64;
         }
     }
     let last = last_step(&mut stream);

@@ -202,7 +202,10 @@ impl Report {
         let yes_no = |yes| if yes { "yes" } else { "NO" };
         let rows = [
             ("workload", setup.workload.clone()),
-            ("shards, workers", format!("{}, {} ({})", setup.shards, setup.workers, self.server.io)),
+            (
+                "shards, workers",
+                format!("{}, {} ({})", setup.shards, setup.workers, self.server.io),
+            ),
             (
                 "pool",
                 format!("{} objects of {}", setup.capacity_blocks, bytes_text(setup.object_bytes)),
@@ -231,8 +234,7 @@ impl Report {
         let mut table = Table::new();
         table.load_style(UTF8_HORIZONTAL_ONLY);
         table.set_header(["latency of a request's", "p50 us", "p99 us", "p99.9 us", "calls"]);
-        let kinds =
-            [("lookup", self.lookup_us), ("load", self.load_us), ("store", self.store_us)];
+        let kinds = [("lookup", self.lookup_us), ("load", self.load_us), ("store", self.store_us)];
         for (name, percentiles) in kinds {
             table.add_row([
                 name.to_owned(),

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use nix::sys::signal::{SigSet, Signal};
 
-use super::args::DemoArgs;
+use super::args::{DemoArgs, OBJECT_BYTES_MAX};
 use super::child::{Child, Output};
 use super::error::DemoError;
 use super::ideal_lru::IdealLru;
@@ -50,6 +50,7 @@ pub(crate) fn run(args: &DemoArgs) -> ExitCode {
                 }
                 DemoError::Workload(_)
                 | DemoError::NoBlocks
+                | DemoError::ObjectBytes
                 | DemoError::PoolTooSmall { .. }
                 | DemoError::PoolTooLarge
                 | DemoError::System { .. }
@@ -120,6 +121,9 @@ fn first_signal(events: &Receiver<Event>) -> Result<(), DemoError> {
 }
 
 fn check_capacity(args: &DemoArgs) -> Result<u64, DemoError> {
+    if !(1..=OBJECT_BYTES_MAX).contains(&args.object_bytes.0) {
+        return Err(DemoError::ObjectBytes);
+    }
     let capacity_blocks = args.capacity_blocks();
     if capacity_blocks / u64::from(args.shards) < SHARD_BLOCKS_MIN {
         return Err(DemoError::PoolTooSmall {
@@ -163,11 +167,7 @@ struct Workers {
 }
 
 impl Workers {
-    fn start(
-        args: &DemoArgs,
-        server: &Server,
-        events: &Sender<Event>,
-    ) -> Result<Self, DemoError> {
+    fn start(args: &DemoArgs, server: &Server, events: &Sender<Event>) -> Result<Self, DemoError> {
         let mut workers = Self { children: Vec::new(), inputs: Vec::new() };
         for (index, number) in (0..args.workers).enumerate() {
             let name = format!("worker {number}");

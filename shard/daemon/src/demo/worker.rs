@@ -171,8 +171,11 @@ impl Engine {
                 pattern::fill(key, slot);
             }
             let slots = self.buffer.chunks_exact(self.object_bytes);
-            let items: Vec<StoreItem<'_>> =
-                batch.iter().zip(slots).map(|(key, bytes)| StoreItem { key: *key, bytes }).collect();
+            let items: Vec<StoreItem<'_>> = batch
+                .iter()
+                .zip(slots)
+                .map(|(key, bytes)| StoreItem { key: *key, bytes })
+                .collect();
             let start = Instant::now();
             let outcomes = self
                 .client
@@ -213,7 +216,9 @@ fn leading_loaded(outcomes: &[LoadOutcome], object_bytes: usize) -> Result<usize
             LoadOutcome::Loaded(bytes) if *bytes == object_bytes => {}
             LoadOutcome::Loaded(bytes) => return size(*bytes as u64),
             LoadOutcome::TooLarge(bytes) => return size(*bytes),
-            LoadOutcome::Missing | LoadOutcome::NotTried | LoadOutcome::NotHeld => return Ok(index),
+            LoadOutcome::Missing | LoadOutcome::NotTried | LoadOutcome::NotHeld => {
+                return Ok(index);
+            }
             LoadOutcome::Failed(failure) => {
                 return Err(WorkerError::Key { call: "load", failure: failure.clone() });
             }

@@ -112,8 +112,9 @@ mod tests {
     #[test]
     fn the_shares_of_the_workers_are_the_stream_dealt_in_order() {
         let all = blocks(spec(10).open().unwrap());
-        let mut shares: Vec<_> =
-            (0..3).map(|worker| blocks(spec(10).open_share(worker, 3).unwrap()).into_iter()).collect();
+        let mut shares: Vec<_> = (0..3)
+            .map(|worker| blocks(spec(10).open_share(worker, 3).unwrap()).into_iter())
+            .collect();
         let dealt: Vec<_> = (0..10).map(|n| shares[n % 3].next().unwrap()).collect();
         assert_eq!(dealt, all);
         assert!(shares.iter_mut().all(|share| share.next().is_none()));

@@ -64,7 +64,8 @@ fn gives_the_published_hit_ratios_on_the_conversation_trace() {
         eprintln!("skipped: needs {}", trace.display());
         return;
     }
-    let known = [(1000, 0.0445), (5860, 0.1355), (10_000, 0.2112), (20_000, 0.2875), (40_000, 0.3514)];
+    let known =
+        [(1000, 0.0445), (5860, 0.1355), (10_000, 0.2112), (20_000, 0.2875), (40_000, 0.3514)];
     let mut caches = known.map(|(capacity, ratio)| (IdealLru::new(capacity), ratio));
     for request in TraceReader::open(&trace).unwrap() {
         let request = request.unwrap();

@@ -8,7 +8,8 @@ fn trace(text: &str) -> tempfile::NamedTempFile {
     file
 }
 
-const GOOD: &str = r#"{"timestamp": 0, "input_length": 700, "output_length": 5, "hash_ids": [3, 4]}"#;
+const GOOD: &str =
+    r#"{"timestamp": 0, "input_length": 700, "output_length": 5, "hash_ids": [3, 4]}"#;
 
 fn read(text: &str) -> Vec<Result<Vec<u64>, String>> {
     TraceReader::open(trace(text).path())
