@@ -8,6 +8,8 @@ mod error;
 mod guard;
 mod map;
 mod peer;
+#[cfg(test)]
+mod testing;
 
 pub use descriptors::{
     DESCRIPTORS_MAX, DescriptorError, Received, receive_descriptors, send_descriptors,
