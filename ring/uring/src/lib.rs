@@ -7,7 +7,13 @@
 #[cfg(not(loom))]
 mod address;
 #[cfg(not(loom))]
+mod clock;
+#[cfg(not(loom))]
 mod config;
+#[cfg(not(loom))]
+mod connection;
+#[cfg(not(loom))]
+mod epoll;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
@@ -16,12 +22,20 @@ pub mod mailbox;
 #[cfg(not(loom))]
 mod outbox;
 #[cfg(not(loom))]
+mod output;
+#[cfg(not(loom))]
 mod reactor;
 mod sync;
+#[cfg(not(loom))]
+mod table;
+#[cfg(not(loom))]
+mod uring;
 mod waker;
 
 #[cfg(not(loom))]
 pub use address::Address;
+#[cfg(not(loom))]
+pub use clock::now_ns;
 #[cfg(not(loom))]
 pub use config::{Io, IoMode, Keepalive, ReactorConfig};
 #[cfg(not(loom))]
@@ -31,5 +45,5 @@ pub use event::{Cause, ConnectionId, Event};
 #[cfg(not(loom))]
 pub use outbox::Outbox;
 #[cfg(not(loom))]
-pub use reactor::{Counters, Reactor, now_ns};
+pub use reactor::{Counters, Reactor};
 pub use waker::Waker;

@@ -3,7 +3,7 @@
 #[cfg(not(loom))]
 pub(crate) use std::sync::Arc;
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicU8, Ordering};
+pub(crate) use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 
 #[cfg(loom)]
 pub(crate) use loom::sync::Arc;
