@@ -1,8 +1,12 @@
 //! The regions of one server generation, mapped: the only way from pages to bytes.
 
-use maru_wire::Generation;
+use std::sync::{Arc, Mutex};
 
-use crate::{Error, Pinned, Reservation};
+use maru_transfer::shm::{CopyError, Map, Run};
+use maru_wire::{Generation, PageRun};
+
+use crate::shared::lock;
+use crate::{Error, LookedUp, Pinned, Reservation};
 
 /// One generation's regions in this process. Held by whoever copies.
 ///
@@ -11,9 +15,17 @@ use crate::{Error, Pinned, Reservation};
 #[derive(Debug)]
 pub struct Attachment {
     generation: Generation,
+    /// The process that mapped it; a forked child has no mapping.
+    owner: u32,
+    /// Each copy holds the map for its time.
+    map: Mutex<Option<Arc<Map>>>,
 }
 
 impl Attachment {
+    pub(crate) fn new(generation: Generation, map: Map) -> Self {
+        Self { generation, owner: std::process::id(), map: Mutex::new(Some(Arc::new(map))) }
+    }
+
     /// Returns the generation whose pages this reaches.
     #[must_use]
     pub fn generation(&self) -> Generation {
@@ -23,7 +35,7 @@ impl Attachment {
     /// Says whether the server is gone, and with it the mapping.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        unreachable!("being written")
+        lock(&self.map).is_none()
     }
 
     /// Writes `bytes` to the reservation's pages from `offset` on.
@@ -33,8 +45,12 @@ impl Attachment {
     /// The attachment is of another generation or lost, the bytes do not fit, or the memory
     /// faulted: let the reservation go.
     pub fn write(&self, reservation: &Reservation, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        let _ = (reservation, offset, bytes);
-        unreachable!("being written")
+        let map = self.map_of(reservation.generation())?;
+        let (length, object_bytes) = (bytes.len() as u64, reservation.object_bytes());
+        if offset.checked_add(length).is_none_or(|end| end > object_bytes) {
+            return Err(Error::CopyBounds { offset, bytes: length, object_bytes });
+        }
+        map.write_at(&runs(reservation.runs()), offset, bytes).map_err(fault)
     }
 
     /// Reads the chunk of key `index` of a lookup into the front of `out`; returns its size.
@@ -45,7 +61,53 @@ impl Attachment {
     ///
     /// As [`Attachment::write`]; also when key `index` was not found.
     pub fn read(&self, pinned: &Pinned, index: usize, out: &mut [u8]) -> Result<usize, Error> {
-        let _ = (pinned, index, out);
-        unreachable!("being written")
+        let room = out.len() as u64;
+        let none = Error::CopyBounds { offset: 0, bytes: room, object_bytes: 0 };
+        let Some(LookedUp::Found(chunk)) = pinned.outcomes().get(index) else { return Err(none) };
+        let object_bytes = chunk.object_bytes;
+        let bounds = Error::CopyBounds { offset: 0, bytes: room, object_bytes };
+        let Ok(bytes) = usize::try_from(object_bytes) else { return Err(bounds) };
+        let Some(front) = out.get_mut(..bytes) else { return Err(bounds) };
+        let map = self.map_of(pinned.generation())?;
+        map.read(&runs(&chunk.runs), object_bytes, front).map_err(fault)?;
+        Ok(bytes)
     }
+
+    /// Drops the mapping as soon as no copy runs: the server is gone.
+    pub(crate) fn lose(&self) {
+        let map = lock(&self.map).take();
+        drop(map);
+    }
+
+    fn map_of(&self, generation: Generation) -> Result<Arc<Map>, Error> {
+        if std::process::id() != self.owner {
+            return Err(Error::Forked { owner: self.owner });
+        }
+        if generation != self.generation {
+            return Err(Error::OtherGeneration);
+        }
+        lock(&self.map).clone().ok_or(Error::AttachmentLost)
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        if std::process::id() != self.owner {
+            // The mapping was not inherited: its addresses may be somebody else's by now.
+            let _leaked = std::mem::ManuallyDrop::new(lock(&self.map).take());
+        }
+    }
+}
+
+fn runs(runs: &[PageRun]) -> Vec<Run> {
+    let run = |run: &PageRun| Run {
+        region: run.region,
+        page_index: run.page_index,
+        page_count: run.page_count,
+    };
+    runs.iter().map(run).collect()
+}
+
+fn fault(error: CopyError) -> Error {
+    Error::Fault { source: error }
 }

@@ -1,20 +1,21 @@
-//! The client object: identity, settings, and the ring thread that it starts on first use.
+//! The client object: what callers hold.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use maru_wire::{Generation, Incarnation, Key, Limits, Namespace};
 
+use crate::inner::{Deadline, Inner};
 use crate::{Attachment, ClientConfig, Error};
 
 /// One client of one server. Thread-safe: share it by reference or `Arc`.
 ///
 /// A forked child gets [`Error::Forked`] from every call and must make a client of its own.
+/// Dropping it gives unpublished reservations back and blocks for about one control timeout at
+/// most.
 #[derive(Debug)]
 pub struct Client {
-    config: ClientConfig,
-    namespace: Namespace,
-    incarnation: Incarnation,
+    pub(crate) inner: Arc<Inner>,
 }
 
 impl Client {
@@ -24,32 +25,31 @@ impl Client {
     ///
     /// A setting is out of its bounds; the error names it.
     pub fn new(config: ClientConfig) -> Result<Self, Error> {
-        let _ = config;
-        unreachable!("being written")
+        Ok(Self { inner: Arc::new(Inner::new(config)?) })
     }
 
     /// Returns the settings.
     #[must_use]
     pub fn config(&self) -> &ClientConfig {
-        &self.config
+        &self.inner.config
     }
 
     /// Returns this client object's identity.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
-        self.incarnation
+        self.inner.incarnation
     }
 
     /// Returns the digest of the namespace's name.
     #[must_use]
     pub fn namespace(&self) -> Namespace {
-        self.namespace
+        self.inner.namespace
     }
 
     /// Names the chunk `user_key` of this client's namespace.
     #[must_use]
     pub fn key(&self, user_key: &[u8]) -> Key {
-        Key::new(&self.namespace, user_key)
+        Key::new(&self.inner.namespace, user_key)
     }
 
     /// Returns the server's shard count, connecting if need be.
@@ -58,8 +58,7 @@ impl Client {
     ///
     /// The server cannot be reached, or refused the handshake.
     pub fn shard_count(&self, deadline: Duration) -> Result<u32, Error> {
-        let _ = deadline;
-        unreachable!("being written")
+        self.inner.with_layout(Deadline::new(deadline), |layout| Ok(layout.shard_count))
     }
 
     /// Returns the generation and limits that the server stated, connecting if need be.
@@ -68,8 +67,8 @@ impl Client {
     ///
     /// The server cannot be reached, or refused the handshake.
     pub fn server_limits(&self, deadline: Duration) -> Result<(Generation, Limits), Error> {
-        let _ = deadline;
-        unreachable!("being written")
+        let deadline = Deadline::new(deadline);
+        self.inner.with_layout(deadline, |layout| Ok((layout.generation, layout.limits)))
     }
 
     /// Returns the present generation's attachment, making it if need be.
@@ -79,7 +78,6 @@ impl Client {
     /// [`Error::NotLocal`] for a TCP address; else the server cannot be reached or the regions
     /// cannot be mapped.
     pub fn attachment(&self, deadline: Duration) -> Result<Arc<Attachment>, Error> {
-        let _ = deadline;
-        unreachable!("being written")
+        self.inner.attached(Deadline::new(deadline)).map(|(_, attachment)| attachment)
     }
 }

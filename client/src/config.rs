@@ -5,9 +5,14 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::pending::{IoMode, Secret};
+use maru_uring::IoMode;
+use maru_wire::{NAME_BYTES_MAX, Secret};
 
 use crate::Error;
+use crate::slots::SLOTS_MAX;
+
+/// Longest setting of a time.
+const DURATION_MAX: Duration = Duration::from_secs(86_400);
 
 /// Where a server listens. Parsed from `unix:PATH` or `tcp:HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,5 +109,32 @@ impl ClientConfig {
             requests_max: 1024,
             spin: Duration::ZERO,
         }
+    }
+
+    /// Refuses what no client can work with, by name.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let refuse = |setting, reason| Err(Error::Config { setting, reason });
+        if self.namespace.is_empty() || self.namespace.len() > NAME_BYTES_MAX {
+            return refuse("namespace", "it must have 1 to 64 bytes");
+        }
+        if self.node_name.len() > NAME_BYTES_MAX {
+            return refuse("node_name", "it must have at most 64 bytes");
+        }
+        for (setting, duration) in [
+            ("control_timeout", self.control_timeout),
+            ("transfer_timeout", self.transfer_timeout),
+            ("retry_period", self.retry_period),
+        ] {
+            if duration.is_zero() || duration > DURATION_MAX {
+                return refuse(setting, "it must be above zero and at most one day");
+            }
+        }
+        if !(1..=SLOTS_MAX).contains(&self.requests_max) {
+            return refuse("requests_max", "it must be 1 to 65536");
+        }
+        if self.spin > Duration::from_secs(1) {
+            return refuse("spin", "it must be at most one second");
+        }
+        Ok(())
     }
 }

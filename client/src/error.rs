@@ -1,8 +1,10 @@
 //! Errors of the client: what failed, whether the server may have acted, what to do.
 
 use std::io;
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use maru_transfer::shm::{DescriptorError, MapError};
 
 use maru_session::{Failure, LinkFault};
 use maru_wire::Refusal;
@@ -14,6 +16,35 @@ pub enum Effect {
     None,
     /// A part may have been executed.
     MaybeExecuted,
+}
+
+/// Why the regions could not be attached.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AttachFault {
+    /// The connection or its handshake failed.
+    #[error("{0}")]
+    Link(#[from] LinkFault),
+    /// The system refused a socket call.
+    #[error("the socket failed: {0}")]
+    Socket(#[from] io::Error),
+    /// The descriptors did not come.
+    #[error("the regions' descriptors did not come: {0}")]
+    Descriptors(#[from] DescriptorError),
+    /// The server handed out another number of descriptors than of regions.
+    #[error("{descriptors} descriptors came for {regions} regions")]
+    Count {
+        /// Descriptors received.
+        descriptors: usize,
+        /// Regions announced.
+        regions: usize,
+    },
+    /// The regions could not be mapped.
+    #[error("{0}")]
+    Map(#[from] MapError),
+    /// No thread could be started for it.
+    #[error("no thread for the attachment: {0}")]
+    Thread(io::Error),
 }
 
 /// Why a call failed.
@@ -55,8 +86,6 @@ pub enum Error {
         server: String,
         /// The call's deadline.
         deadline: Duration,
-        /// Whether a request had been sent.
-        sent: bool,
     },
     /// The server cannot be reached or refused the handshake.
     #[error("{server} is not usable: {fault}")]
@@ -103,15 +132,13 @@ pub enum Error {
         server: String,
     },
     /// The regions could not be attached.
-    #[error("cannot attach the regions of {server}: {reason}")]
+    #[error("cannot attach the regions of {server}: {fault}")]
     Attach {
         /// The server.
         server: String,
         /// Why.
-        reason: String,
-        /// What the system said.
         #[source]
-        source: Option<io::Error>,
+        fault: Arc<AttachFault>,
     },
     /// The server of this attachment is gone; its memory was unmapped.
     #[error("the server of this attachment is gone; get the attachment anew")]
@@ -130,10 +157,10 @@ pub enum Error {
         object_bytes: u64,
     },
     /// The pool's memory faulted under the copy (poison or a shrunk device).
-    #[error("the pool's memory faulted under a copy: {reason}")]
+    #[error("the pool's memory could not be copied: {source}")]
     Fault {
         /// What the mover said.
-        reason: String,
+        source: maru_transfer::shm::CopyError,
     },
     /// Too many requests are in flight in this client.
     #[error(
@@ -146,14 +173,6 @@ pub enum Error {
     /// The client is closed.
     #[error("the client is closed")]
     Closed,
-    /// A file of the client could not be read.
-    #[error("cannot use {}: {source}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
 }
 
 impl Error {
@@ -161,7 +180,7 @@ impl Error {
     #[must_use]
     pub fn effect(&self) -> Effect {
         match self {
-            Self::Timeout { sent: true, .. } => Effect::MaybeExecuted,
+            Self::Timeout { .. } => Effect::MaybeExecuted,
             Self::Failed { failure, .. } if failure.may_have_executed() => Effect::MaybeExecuted,
             _ => Effect::None,
         }

@@ -6,31 +6,38 @@
 //! that move bytes themselves. Calls work again after a server restart without a new client.
 
 mod admin;
+mod attach;
 mod attachment;
 mod client;
 mod config;
 mod error;
+mod flight;
+mod inner;
 mod load;
 mod lookup;
-mod pending;
 mod reserve;
+mod ring;
+mod rounds;
+mod scatter;
 mod secret;
+mod shared;
+mod slots;
 mod store;
 
 pub use admin::{Pong, Presence};
 pub use attachment::Attachment;
 pub use client::Client;
 pub use config::{ClientConfig, ServerAddress};
-pub use error::{Effect, Error};
+pub use error::{AttachFault, Effect, Error};
 pub use load::{LoadItem, LoadOutcome};
 pub use lookup::{Chunk, LookedUp, Pinned};
 pub use maru_session::{Failure, LinkFault};
+pub use maru_uring::IoMode;
 pub use maru_wire::{
     Checksum, EvictedSinceReply, Generation, Incarnation, Key, Limits, Match, Namespace, PingReply,
     PublishOutcome, Refusal, RegionInfo, RemoveItem, RemoveOutcome, ReserveItem, StatsReply,
     Ticket,
 };
-pub use pending::{IoMode, Secret};
 pub use reserve::{Reservation, Reserved};
 pub use secret::{SecretError, read_secret_file};
 pub use store::{StoreItem, StoreOutcome};

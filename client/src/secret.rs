@@ -1,9 +1,16 @@
 //! Reads the shared secret from a file and judges the file.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::pending::Secret;
+use maru_wire::Secret;
+
+/// Fewest bytes of a secret.
+const SECRET_BYTES_MIN: usize = 16;
+/// Most bytes of a secret file.
+const SECRET_BYTES_MAX: usize = 4096;
 
 /// Why a secret file is not usable.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +59,25 @@ pub enum SecretError {
 /// [`SecretError`] names the file and what to do: unreadable, under 16 bytes, over 4 KiB, or
 /// accessible to others than owner and group.
 pub fn read_secret_file(path: &Path) -> Result<Secret, SecretError> {
-    let _ = path;
-    unreachable!("being written")
+    let failed = |source| SecretError::Read { path: path.to_owned(), source };
+    let file = File::open(path).map_err(failed)?;
+    let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o7777;
+    if mode & 0o007 != 0 {
+        return Err(SecretError::Exposed { path: path.to_owned(), mode });
+    }
+    let mut bytes = Vec::new();
+    file.take(SECRET_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() > SECRET_BYTES_MAX {
+        return Err(SecretError::TooLong { path: path.to_owned(), max: SECRET_BYTES_MAX });
+    }
+    let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+    let secret = line.strip_suffix(b"\r").unwrap_or(line);
+    if secret.len() < SECRET_BYTES_MIN {
+        let (path, bytes) = (path.to_owned(), secret.len());
+        return Err(SecretError::TooShort { path, bytes, min: SECRET_BYTES_MIN });
+    }
+    Ok(Secret::new(secret))
 }
+
+#[cfg(test)]
+mod tests;

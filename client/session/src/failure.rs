@@ -45,6 +45,32 @@ pub enum LinkFault {
     SeveralServers,
 }
 
+impl LinkFault {
+    /// Whether it lasts until somebody changes a setting: callers are told it for a retry period.
+    #[must_use]
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Self::ConnectFailed(_)
+            | Self::HandshakeTimeout
+            | Self::ClosedInHandshake
+            | Self::Refused(
+                Refusal::ShuttingDown
+                | Refusal::StaleGeneration
+                | Refusal::ConnectionNumberUsed(_)
+                | Refusal::TooManyConnections(_)
+                | Refusal::TooManyIncarnations(_),
+            ) => false,
+            Self::Refused(_)
+            | Self::WrongProof
+            | Self::SecretRequired
+            | Self::ServerHasNoSecret
+            | Self::WrongVersion { .. }
+            | Self::Protocol(_)
+            | Self::SeveralServers => true,
+        }
+    }
+}
+
 /// Why a request got no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -64,6 +90,12 @@ pub enum Failure {
     /// Too many requests or tickets are outstanding at the shard. Nothing was sent.
     #[error("too many requests outstanding at one shard")]
     Busy,
+    /// The client holds as many pages as the server lets it, to the call's deadline.
+    #[error("this client holds as many pages as the server allows one client")]
+    ClientLimit,
+    /// The server does not know the reservation any more, and the key is not there.
+    #[error("the server does not know the reservation")]
+    TicketUnknown,
     /// No answer came within the call's deadline.
     #[error("no answer within the deadline")]
     Timeout,

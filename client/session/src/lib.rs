@@ -8,6 +8,24 @@
 
 extern crate alloc;
 
+mod config;
 mod failure;
+mod generation;
+mod handshake;
+mod layout;
+mod link;
+mod random;
+mod replies;
+mod requests;
+mod session;
+mod split;
+mod tickets;
+mod timers;
 
+pub use config::{SessionConfig, SessionLimits};
 pub use failure::{Failure, LinkFault};
+pub use handshake::AttachHandshake;
+pub use layout::Layout;
+pub use link::{Channel, LinkId};
+pub use session::{Call, CallId, CloseCause, Counters, Dial, Output, Session, Time};
+pub use split::{Part, split};
