@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use maru_wire::{Assembler, BODY_BYTES_MAX, HELLO_BODY_BYTES_MAX};
+use maru_wire::{Assembler, BODY_BYTES_MAX};
 
 use crate::messages::{GENERATION, Message, REQUEST_ID};
 use crate::samples::{hello, samples};
@@ -104,14 +104,4 @@ fn decoding_allocates_nothing() {
         |decode: &mut dyn FnMut(&[u8]) -> usize| aligned.chunks(7).map(decode).sum::<usize>();
     assert_eq!(pieces(&mut decode), 13);
     assert_eq!(allocations(|| assert_eq!(pieces(&mut decode), 13)), 0);
-}
-
-/// Half a frame costs what was sent of it, not what its header announces.
-#[test]
-fn a_half_frame_allocates_what_came() {
-    let mut header = Message::Ping.encode(&hello());
-    header[8..12].copy_from_slice(&HELLO_BODY_BYTES_MAX.to_le_bytes());
-    let mut assembler = Assembler::new(HELLO_BODY_BYTES_MAX);
-    assert!(matches!(assembler.next(&mut header.as_slice()), Ok(None)));
-    assert_eq!(assembler.buffered_bytes(), 32);
 }
