@@ -1,0 +1,50 @@
+//! What `stats` and `ping` share: a client of the server that is asked.
+
+use std::process::ExitCode;
+
+use maru_client::{Client, ClientConfig, Error, SecretError, ServerAddress, read_secret_file};
+
+use crate::cli::ServerArgs;
+use crate::config::unix_path_default;
+
+/// Namespace of an operator's connections. They see no key of it.
+const NAMESPACE: &str = "maru-operator";
+
+/// Why a server could not be asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum AskError {
+    #[error("{0}")]
+    Client(#[from] Error),
+    #[error("--secret-file: {0}")]
+    Secret(#[from] SecretError),
+    #[error("cannot print: {0}")]
+    Print(#[from] std::io::Error),
+    #[error("cannot print: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// Makes a client that only watches.
+pub(crate) fn client(args: &ServerArgs) -> Result<Client, AskError> {
+    let address = match &args.address {
+        Some(text) => text.parse()?,
+        None => ServerAddress::Unix(unix_path_default()),
+    };
+    let mut config = ClientConfig::new(address, NAMESPACE);
+    if let Some(path) = &args.secret_file {
+        config.secret = read_secret_file(path)?;
+    }
+    config.control_timeout = args.timeout.0;
+    Ok(Client::new(config)?)
+}
+
+/// Turns the outcome of a command into its exit code, and says what went wrong.
+pub(crate) fn exit_code(outcome: Result<(), AskError>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("maru-shardd: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
