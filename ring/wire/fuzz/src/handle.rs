@@ -115,6 +115,7 @@ impl World {
             4 => self.grow(script),
             5 => self.submit(index, &script.raw_frames()),
             _ => {
+                self.finish(index, 1);
                 let frame = script.request(self.held.tickets(), self.held.leases());
                 self.submit(index, &frame);
             }
