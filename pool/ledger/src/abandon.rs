@@ -6,14 +6,13 @@ use crate::config::Time;
 use crate::list::Slot;
 use crate::reservations::ReservationState;
 use crate::shard::Shard;
-use crate::work::{Work, take_step};
+use crate::work::{Caller, Work, take_step};
 
 impl Shard {
     /// True when every ticket is dealt with.
     pub(crate) fn abandon(
         &mut self,
-        now: Time,
-        client: Slot,
+        caller: Caller,
         request: &ArchivedAbandon,
         work: &mut Work,
         budget: &mut u32,
@@ -23,10 +22,10 @@ impl Shard {
                 return false;
             }
             work.cursor += 1;
-            let Some(reservation) = self.own_reservation(client, ticket) else { continue };
+            let Some(reservation) = self.own_reservation(caller.client, ticket) else { continue };
             work.replies.abandon.abandoned_count += 1;
             if request.after_error {
-                self.fence_reservation(now, reservation);
+                self.fence_reservation(caller.now, reservation);
             } else {
                 self.free_reservation(reservation);
             }

@@ -71,6 +71,3 @@ impl EvictionLog {
         usize::try_from(place).expect("below the capacity")
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -49,13 +49,6 @@ impl Index {
         }
     }
 
-    /// Reads the bucket where `tag` would be, so that a later `find` has it in the cache.
-    #[inline]
-    pub(crate) fn first_match(&self, tag: u32) -> Option<Slot> {
-        let bucket = self.buckets[self.home(tag)];
-        (bucket != 0 && tag_of(bucket) == tag).then(|| slot_of(bucket))
-    }
-
     /// Adds a slot whose key is not there yet.
     ///
     /// # Panics

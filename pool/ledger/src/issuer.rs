@@ -1,7 +1,7 @@
 //! Names that never recur and cannot be guessed: a counter and a keyed hash of it.
 
 /// Hashes that one call of BLAKE3 gives.
-const TAGS_PER_BLOCK: u64 = 8;
+const TAGS_PER_BLOCK: u8 = 8;
 
 /// Issues the tickets, or the leases, of one shard.
 #[derive(Debug)]
@@ -24,11 +24,12 @@ impl Issuer {
     /// Returns the next name. It is never zero.
     pub(crate) fn issue(&mut self) -> [u8; 16] {
         let counter = self.next;
-        if counter.is_multiple_of(TAGS_PER_BLOCK) {
+        if counter.is_multiple_of(u64::from(TAGS_PER_BLOCK)) {
             self.fill();
         }
         self.next += 1;
-        let tag = self.tags[usize::from((counter % TAGS_PER_BLOCK) as u8)];
+        let place = usize::try_from(counter % u64::from(TAGS_PER_BLOCK)).expect("below 8");
+        let tag = self.tags[place];
         let mut name = [0; 16];
         name[..8].copy_from_slice(&counter.to_le_bytes());
         name[8..].copy_from_slice(&tag.to_le_bytes());
@@ -38,7 +39,7 @@ impl Issuer {
     fn fill(&mut self) {
         let mut bytes = [0; 64];
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
-        hasher.update(&(self.next / TAGS_PER_BLOCK).to_le_bytes());
+        hasher.update(&(self.next / u64::from(TAGS_PER_BLOCK)).to_le_bytes());
         hasher.finalize_xof().fill(&mut bytes);
         let (words, _) = bytes.as_chunks();
         self.tags = core::array::from_fn(|i| u64::from_le_bytes(words[i]));

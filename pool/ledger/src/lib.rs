@@ -10,6 +10,8 @@
 
 extern crate alloc;
 #[cfg(test)]
+extern crate self as maru_ledger;
+#[cfg(test)]
 extern crate std;
 
 mod abandon;

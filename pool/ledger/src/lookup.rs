@@ -7,14 +7,13 @@ use maru_wire::{
 use crate::config::Time;
 use crate::list::Slot;
 use crate::shard::Shard;
-use crate::work::{Work, take_step};
+use crate::work::{Caller, Work, take_step};
 
 impl Shard {
     /// True when every key is answered.
     pub(crate) fn lookup(
         &mut self,
-        now: Time,
-        client: Slot,
+        caller: Caller,
         request: &ArchivedLookup,
         work: &mut Work,
         budget: &mut u32,
@@ -27,7 +26,7 @@ impl Shard {
             let outcome = if work.is_over {
                 LookupOutcome::NotTried
             } else {
-                self.lookup_one(now, (client, key), request.keys.len(), work)
+                self.lookup_one(caller, key, request.keys.len(), work)
             };
             work.is_over |= match outcome {
                 LookupOutcome::Found(_) => false,
@@ -37,18 +36,20 @@ impl Shard {
             work.replies.lookup.outcomes.push(outcome);
             work.cursor += 1;
         }
-        let lease = self.held_lease(now, client, &work.lease);
-        let left = lease.map(|lease| self.lease_deadline(lease).since(now));
+        let lease = self.held_lease(caller, &work.lease);
+        let left = lease.map(|lease| self.lease_deadline(lease).since(caller.now));
         work.replies.lookup.lease = work.lease;
         work.replies.lookup.lease_left_us = left.unwrap_or(0);
         true
     }
 
     /// Returns the lease of this name, if it is the client's and its right is not over.
-    pub(crate) fn held_lease(&self, now: Time, client: Slot, id: &LeaseId) -> Option<Slot> {
+    pub(crate) fn held_lease(&self, caller: Caller, id: &LeaseId) -> Option<Slot> {
         let slot = self.leases.find(id)?;
         let lease = self.leases.get(slot);
-        let is_held = lease.owner == client && !lease.is_ended && now < self.lease_deadline(slot);
+        let is_held = lease.owner == caller.client
+            && !lease.is_ended
+            && caller.now < self.lease_deadline(slot);
         is_held.then_some(slot)
     }
 
@@ -58,8 +59,8 @@ impl Shard {
 
     fn lookup_one(
         &mut self,
-        now: Time,
-        (client, key): (Slot, &Key),
+        caller: Caller,
+        key: &Key,
         key_count: usize,
         work: &mut Work,
     ) -> LookupOutcome {
@@ -76,20 +77,20 @@ impl Shard {
             return LookupOutcome::NotTried;
         }
         let is_new = work.lease == LeaseId::default();
-        if !self.may_pin(client, page_count, is_new) {
+        if !self.may_pin(caller.client, page_count, is_new) {
             return LookupOutcome::ClientLimit;
         }
         let lease = if is_new {
-            self.grant_lease(now, client)
+            self.grant_lease(caller)
         } else {
-            match self.held_lease(now, client, &work.lease) {
+            match self.held_lease(caller, &work.lease) {
                 Some(lease) => lease,
                 // It ended while the frame was paused, so the rest would not be held.
                 None => return LookupOutcome::NotTried,
             }
         };
         work.lease = self.leases.get(lease).id;
-        self.pin(client, object);
+        self.pin(caller.client, object);
         self.leases.push_pin(lease, object);
         self.pages.append_runs(first_page, runs);
         self.totals.lookup_hit += 1;
@@ -111,7 +112,7 @@ impl Shard {
             && self.clients.may_pin(&self.config, self.pages.total_count(), client, page_count)
     }
 
-    fn grant_lease(&mut self, now: Time, client: Slot) -> Slot {
+    fn grant_lease(&mut self, Caller { now, client }: Caller) -> Slot {
         self.clients.count(client, |client| client.lease_count += 1);
         let owned = &mut self.clients.get_mut(client).leases;
         self.leases.add(client, now, owned)

@@ -5,14 +5,13 @@ use maru_wire::{ArchivedRelease, ArchivedReleaseItem};
 use crate::config::Time;
 use crate::list::Slot;
 use crate::shard::Shard;
-use crate::work::{Work, take_step};
+use crate::work::{Caller, Work, take_step};
 
 impl Shard {
     /// True when every lease is dealt with.
     pub(crate) fn release(
         &mut self,
-        now: Time,
-        client: Slot,
+        caller: Caller,
         request: &ArchivedRelease,
         work: &mut Work,
         budget: &mut u32,
@@ -22,7 +21,7 @@ impl Shard {
                 if !take_step(budget) {
                     return false;
                 }
-                let held = self.held_lease(now, client, &item.lease);
+                let held = self.held_lease(caller, &item.lease);
                 work.replies.release.held.push(held.is_some());
                 match held {
                     Some(lease) if item.keep == 0 => self.end_lease(lease),

@@ -1,8 +1,6 @@
 //! Reserve: promises pages to a writer, key by key in the frame's order.
 
-use maru_wire::{
-    ArchivedReserve, ArchivedReserveItem, Grant, Key, ReserveOutcome, Ticket, reserve_reply_bytes,
-};
+use maru_wire::{ArchivedReserve, Grant, Key, ReserveOutcome, Ticket, reserve_reply_bytes};
 
 use crate::config::Time;
 use crate::list::{Links, Slot};
@@ -10,7 +8,7 @@ use crate::objects::{Details, Object, ObjectState};
 use crate::reservations::NewReservation;
 use crate::room::Room;
 use crate::shard::Shard;
-use crate::work::{Work, take_step};
+use crate::work::{Caller, Work, take_step};
 
 /// What a writer asks for one key.
 struct Wish<'a> {
@@ -24,20 +22,19 @@ impl Shard {
     /// True when every item is answered.
     pub(crate) fn reserve(
         &mut self,
-        now: Time,
-        client: Slot,
+        caller: Caller,
         request: &ArchivedReserve,
         work: &mut Work,
         budget: &mut u32,
     ) -> bool {
-        while let Some(item) = request.items.get(work.cursor) {
+        while work.cursor < request.items.len() {
             if !take_step(budget) {
                 return false;
             }
             let outcome = if work.is_over {
                 ReserveOutcome::NotTried
             } else {
-                match self.reserve_one(now, (client, item), request.items.len(), work, budget) {
+                match self.reserve_one(caller, request, work, budget) {
                     Some(outcome) => outcome,
                     None => return false,
                 }
@@ -52,15 +49,16 @@ impl Shard {
     /// None: the budget is spent, and nothing was done.
     fn reserve_one(
         &mut self,
-        now: Time,
-        (client, item): (Slot, &ArchivedReserveItem),
-        item_count: usize,
+        caller: Caller,
+        request: &ArchivedReserve,
         work: &mut Work,
         budget: &mut u32,
     ) -> Option<ReserveOutcome> {
         if work.is_duplicate(work.cursor) {
             return Some(ReserveOutcome::Duplicate);
         }
+        let Caller { now, client } = caller;
+        let item = &request.items[work.cursor];
         let object_bytes = item.object_bytes.to_native();
         let Some(page_count) = self.pages_for(client, object_bytes) else {
             return Some(ReserveOutcome::Rejected);
@@ -79,7 +77,7 @@ impl Shard {
         }
         let run_count = work.replies.reserve.runs.len() + page_count as usize;
         let body_bytes_max = self.config.limits.body_bytes_max as usize;
-        if reserve_reply_bytes(item_count, run_count) > body_bytes_max {
+        if reserve_reply_bytes(request.items.len(), run_count) > body_bytes_max {
             return Some(ReserveOutcome::NotTried);
         }
         let is_table_full = self.reservations.is_full();

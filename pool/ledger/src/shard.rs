@@ -18,7 +18,7 @@ use crate::objects::Objects;
 use crate::pages::Pages;
 use crate::reservations::Reservations;
 use crate::stats::Totals;
-use crate::work::{Call, Progress, Work};
+use crate::work::{Call, Caller, Progress, Work};
 
 /// One shard's keys, pages, reservations and leases.
 ///
@@ -109,7 +109,7 @@ impl Shard {
                 return Progress::Refused(refusal);
             }
         };
-        let is_done = self.execute(now, client, &call.request, work, budget);
+        let is_done = self.execute(Caller { now, client }, &call.request, work, budget);
         self.assert_balance();
         if !is_done {
             return Progress::Paused;
@@ -227,24 +227,25 @@ impl Shard {
 
     fn execute(
         &mut self,
-        now: Time,
-        client: Slot,
+        caller: Caller,
         request: &Request<'_>,
         work: &mut Work,
         budget: &mut u32,
     ) -> bool {
         match *request {
-            Request::Reserve(request) => self.reserve(now, client, request, work, budget),
-            Request::Publish(request) => self.publish(client, request, work, budget),
-            Request::Abandon(request) => self.abandon(now, client, request, work, budget),
+            Request::Reserve(request) => self.reserve(caller, request, work, budget),
+            Request::Publish(request) => self.publish(caller.client, request, work, budget),
+            Request::Abandon(request) => self.abandon(caller, request, work, budget),
             Request::Exists(request) => self.exists(request, work, budget),
-            Request::Lookup(request) => self.lookup(now, client, request, work, budget),
-            Request::Release(request) => self.release(now, client, request, work, budget),
-            Request::EvictedSince(request) => self.evicted_since(client, request, work, budget),
+            Request::Lookup(request) => self.lookup(caller, request, work, budget),
+            Request::Release(request) => self.release(caller, request, work, budget),
+            Request::EvictedSince(request) => {
+                self.evicted_since(caller.client, request, work, budget)
+            }
             Request::Remove(request) => self.remove(request, work, budget),
-            Request::Clear(_) => self.clear(client, work),
+            Request::Clear(_) => self.clear(caller.client, work),
             Request::Stats => {
-                self.fill_stats(now, &mut work.replies.stats);
+                self.fill_stats(caller.now, &mut work.replies.stats);
                 true
             }
             Request::Ping | Request::Regions => true,

@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 use maru_wire::{Generation, LeaseId, Refusal, ReplyBuffer, Request};
 
 use crate::clients::ClientId;
+use crate::config::Time;
+use crate::list::Slot;
 
 /// One frame to execute.
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +95,13 @@ impl Work {
     pub(crate) fn is_duplicate(&self, item: usize) -> bool {
         self.duplicates.get(item / 64).is_some_and(|word| word >> (item % 64) & 1 == 1)
     }
+}
+
+/// Who asks, and when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    pub(crate) now: Time,
+    pub(crate) client: Slot,
 }
 
 /// Takes one step from the budget. False when none is left.
