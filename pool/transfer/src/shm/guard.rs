@@ -46,10 +46,9 @@ pub(crate) struct Fault {
 ///
 /// # Safety
 ///
-/// Both ranges are mapped, `from` readable and `to` writable, and stay so during the call. They
+/// The handler is installed. Both ranges are mapped, `from` readable and `to` writable, and stay so during the call. They
 /// do not overlap. No Rust reference to `to` exists besides the caller's exclusive one.
 pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, length: usize) -> Result<(), Fault> {
-    debug_assert!(is_installed(), "the handler is installed before there is a map");
     // SAFETY: the ranges are the caller's promise; a bus error is caught by the handler.
     match unsafe { maru_shm_copy(to, from, length) } {
         0 => Ok(()),
@@ -66,8 +65,12 @@ pub(crate) fn install() -> io::Result<()> {
     outcome.map_err(io::Error::from_raw_os_error)
 }
 
-/// Says whether the handler of SIGBUS is this module's: another library may have replaced it.
-pub(crate) fn is_installed() -> bool {
+/// Says whether lost memory is an error of its copy in this process, and not a signal.
+///
+/// True from the first map on, unless something in the process has since replaced the handler of
+/// SIGBUS, as Python's `faulthandler.enable()` does.
+#[must_use]
+pub fn fault_guard_is_installed() -> bool {
     current_action().is_ok_and(|action| action.sa_sigaction == handler_address())
 }
 

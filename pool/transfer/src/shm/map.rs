@@ -45,6 +45,8 @@ pub struct Map {
 struct MappedRegion {
     region: u32,
     bytes: u64,
+    /// How many whole pages it has.
+    page_count: u64,
     writable: MmapRaw,
     readable: MmapRaw,
 }
@@ -77,7 +79,7 @@ impl Map {
         let mut regions = Vec::with_capacity(specs.len());
         for spec in specs {
             check_seals(&spec)?;
-            regions.push(MappedRegion::new(&spec)?);
+            regions.push(MappedRegion::new(&spec, page_bytes)?);
         }
         regions.sort_unstable_by_key(|region| region.region);
         if let Some(pair) = regions.windows(2).find(|pair| pair[0].region == pair[1].region) {
@@ -163,7 +165,7 @@ impl Map {
     fn check(&self, runs: &[Run], offset: u64, length: usize) -> Result<(), CopyError> {
         let mut capacity_bytes = 0_u64;
         for run in runs {
-            let page_count = self.region(run.region)?.bytes / self.page_bytes;
+            let page_count = self.region(run.region)?.page_count;
             let end = u64::from(run.page_index) + u64::from(run.page_count);
             if end > page_count {
                 return Err(CopyError::OutsideRegion { run: *run, page_count });
@@ -204,7 +206,7 @@ impl Side<'_> {
 
 impl MappedRegion {
     /// Maps a region twice, and keeps both maps out of forked children.
-    fn new(spec: &MappedSpec) -> Result<Self, MapError> {
+    fn new(spec: &MappedSpec, page_bytes: u64) -> Result<Self, MapError> {
         let failed = |source| MapError::System { region: spec.region, source };
         let length = map_bytes(spec)?;
         let mut options = MmapOptions::new();
@@ -213,7 +215,8 @@ impl MappedRegion {
         writable.advise(Advice::DontFork).map_err(failed)?;
         let readable = options.map_raw_read_only(spec.fd.as_raw_fd()).map_err(failed)?;
         readable.advise(Advice::DontFork).map_err(failed)?;
-        Ok(Self { region: spec.region, bytes: spec.bytes, writable, readable })
+        let page_count = spec.bytes / page_bytes;
+        Ok(Self { region: spec.region, bytes: spec.bytes, page_count, writable, readable })
     }
 
     /// Copies one piece that lies in the region from `start`.

@@ -16,5 +16,6 @@ pub use descriptors::{
     try_send_descriptors,
 };
 pub use error::{CopyError, MapError, Run};
+pub use guard::fault_guard_is_installed;
 pub use map::{Map, MappedSpec, REGIONS_MAX};
 pub use peer::{PeerError, PeerProcess};

@@ -123,7 +123,7 @@ fn last_page_lost() -> Map {
     guard::install().unwrap();
     let file = memfd(c"maru-cut", 4 * PAGE);
     let fd = file.try_clone().unwrap().into();
-    let region = MappedRegion::new(&MappedSpec { region: 9, bytes: 4 * PAGE, fd }).unwrap();
+    let region = MappedRegion::new(&MappedSpec { region: 9, bytes: 4 * PAGE, fd }, PAGE).unwrap();
     file.set_len(3 * PAGE).unwrap();
     Map { regions: vec![region], page_bytes: PAGE }
 }
