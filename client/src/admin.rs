@@ -168,6 +168,7 @@ impl Client {
     /// Some shard did not answer.
     pub fn stats(&self, deadline: Duration) -> Result<Vec<StatsReply>, Error> {
         let deadline = Deadline::new(deadline);
+        self.watch(deadline)?;
         self.inner.with_layout(deadline, |layout| {
             let target = Target { channel: Channel::Monitor, ..data(layout, deadline) };
             let results = self.inner.scatter(
@@ -190,6 +191,7 @@ impl Client {
     /// The shard did not answer.
     pub fn ping(&self, shard: u32, deadline: Duration) -> Result<Pong, Error> {
         let deadline = Deadline::new(deadline);
+        self.watch(deadline)?;
         self.check_shard(shard, deadline)?;
         self.inner.with_layout(deadline, |layout| {
             let started = Instant::now();
@@ -213,6 +215,17 @@ impl Client {
             );
             one(results)
         })
+    }
+
+    /// Learns the server's shape over a monitor connection, so that who only watches needs no
+    /// namespace that the server serves.
+    fn watch(&self, deadline: Deadline) -> Result<(), Error> {
+        self.inner.ensure_running(deadline)?;
+        if self.inner.shared.layout().is_some() {
+            return Ok(());
+        }
+        let link = LinkId { channel: Channel::Monitor, shard: 0 };
+        self.inner.reach(link, deadline).map_err(|failure| self.inner.error(failure, deadline))
     }
 
     fn check_shard(&self, shard: u32, deadline: Deadline) -> Result<(), Error> {

@@ -7,7 +7,11 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
+#[cfg(test)]
+mod bench;
 mod config;
 mod failure;
 mod generation;

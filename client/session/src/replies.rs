@@ -55,9 +55,10 @@ impl Session {
         };
         let link = self.link_mut(id);
         let known = link.requests.in_flight.get(&header.request_id);
-        let fits = known.is_some_and(|request| item_count(&reply, request.item_count));
-        let answered = link.requests.answered(now, header.request_id, header.op);
-        let (Some(request), true) = (answered, fits) else {
+        let fits = known.is_some_and(|request| answers(&reply, header.op, request));
+        // A request that is answered wrongly stays in flight, to be lost with its connection.
+        let answered = if fits { link.requests.answered(now, header.request_id) } else { None };
+        let Some(request) = answered else {
             self.violated(now, id, "unmatched_reply");
             return None;
         };
@@ -239,8 +240,12 @@ fn granted(reply: &maru_wire::ArchivedReserveReply) -> impl Iterator<Item = Tick
     })
 }
 
-/// Whether a reply has as many outcomes as its request had items.
-fn item_count(reply: &Reply<'_>, items: usize) -> bool {
+/// Whether a reply is of its request's operation, with as many outcomes as that had items.
+fn answers(reply: &Reply<'_>, op: Op, request: &Request) -> bool {
+    let items = request.item_count;
+    if op != request.op {
+        return false;
+    }
     match reply {
         Reply::Reserve(reply) => reply.outcomes.len() == items,
         Reply::Publish(reply) => reply.outcomes.len() == items,

@@ -58,11 +58,8 @@ impl Requests {
         self.in_flight.insert(id, request);
     }
 
-    /// Takes the request that a reply of `op` with `id` answers.
-    pub(crate) fn answered(&mut self, now: Time, id: u64, op: Op) -> Option<Request> {
-        if self.in_flight.get(&id)?.op != op {
-            return None;
-        }
+    /// Takes the request that the reply with `id` answers.
+    pub(crate) fn answered(&mut self, now: Time, id: u64) -> Option<Request> {
         let request = self.in_flight.remove(&id);
         self.silent_since = (!self.in_flight.is_empty()).then_some(now);
         request
