@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use maru_session::{Channel, Failure, Layout, Part, split};
+use maru_session::{Channel, Failure, Layout, LinkId, Part, split};
 use maru_wire::{
     ArchivedExistsReply, ArchivedRemoveOutcome, ArchivedStatsReply, Clear, EvictedSince,
     EvictedSinceReply, Exists, Generation, Key, Match, Op, PingReply, Remove, RemoveItem,

@@ -98,7 +98,18 @@ impl World {
         };
         world.session.reach(world.now, CallId(1 << 40), first());
         world.carry_out();
+        world.settle();
         world
+    }
+
+    /// The network works for a moment.
+    pub(crate) fn pump(&mut self) {
+        for _ in 0..3 {
+            for at in 0..self.connections.len() {
+                self.server_reads(at);
+                self.client_reads(at);
+            }
+        }
     }
 
     fn ledger_now(&self) -> maru_ledger::Time {
