@@ -29,14 +29,18 @@ echo "== builds $target"
 RUSTFLAGS=$flags CARGO_TARGET_DIR=$build \
   cargo $toolchain build --quiet --locked --release --target "$host" --features libfuzzer --bin "$target"
 
+case $target in
+  handle) bytes=1536 ;; # the books are checked after every few bytes
+  *) bytes=8192 ;;
+esac
 binary=$build/$host/release/$target
 found=$build/found/$target
 mkdir -p "$found" artifacts
 echo "== fuzzes $target for $seconds s"
-"$binary" -max_total_time="$seconds" -max_len=8192 -timeout=10 -rss_limit_mb=2048 \
+"$binary" -max_total_time="$seconds" -max_len=$bytes -timeout=10 -rss_limit_mb=2048 \
   -print_final_stats=1 -verbosity=0 -artifact_prefix="artifacts/$target-" "$found" "$corpus"
 if [ "${MINIMISE:-}" = 1 ]; then
   rm -rf "$corpus.next" && mkdir "$corpus.next"
-  "$binary" -merge=1 -max_len=8192 "$corpus.next" "$corpus" "$found"
+  "$binary" -merge=1 -max_len=$bytes "$corpus.next" "$corpus" "$found"
   rm -rf "$corpus" && mv "$corpus.next" "$corpus"
 fi

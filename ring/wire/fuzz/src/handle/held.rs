@@ -37,12 +37,13 @@ impl Held {
         &self.leases
     }
 
-    pub(super) fn has_region(&self, region: u32) -> bool {
-        self.regions.contains(&region)
+    /// False when the region was added before.
+    pub(super) fn add_region(&mut self, region: u32) -> bool {
+        self.regions.insert(region)
     }
 
-    pub(super) fn add_region(&mut self, region: u32) {
-        self.regions.insert(region);
+    pub(super) fn region_count(&self) -> usize {
+        self.regions.len()
     }
 
     /// The tickets that a client holds, each once.
