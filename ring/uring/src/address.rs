@@ -60,8 +60,10 @@ impl Socket {
         is_blocking: bool,
         config: &ReactorConfig,
     ) -> Result<Self, OwnedFd> {
-        let family =
-            socket::getsockname::<SockaddrStorage>(fd.as_raw_fd()).ok().and_then(|a| a.family());
+        let Ok(address) = socket::getsockname::<SockaddrStorage>(fd.as_raw_fd()) else {
+            return Err(fd);
+        };
+        let family = address.family();
         let is_tcp = matches!(family, Some(AddressFamily::Inet | AddressFamily::Inet6));
         let socket = Self { fd, is_tcp };
         match socket.set_options(config).and_then(|()| socket.set_blocking(is_blocking)) {

@@ -50,31 +50,33 @@ impl Epoll {
     }
 
     /// Sends what changed connections have, and registers what they want.
-    pub(crate) fn flush(&mut self, outbox: &mut Outbox) -> io::Result<()> {
+    pub(crate) fn flush(&mut self, outbox: &mut Outbox) {
         let mut visits = std::mem::take(&mut self.visits);
         outbox.swap_dirty(&mut visits);
         for index in visits.drain(..) {
             if let Some(id) = outbox.visit(index) {
-                self.serve(outbox, id)?;
+                self.serve(outbox, id);
             }
         }
         self.visits = visits;
-        Ok(())
     }
 
-    fn serve(&mut self, outbox: &mut Outbox, id: ConnectionId) -> io::Result<()> {
+    fn serve(&mut self, outbox: &mut Outbox, id: ConnectionId) {
         send(outbox, id);
         outbox.settle(id);
         outbox.hold_if_stuck(id);
-        let Some(connection) = outbox.get(id) else { return Ok(()) };
-        self.register(connection, id)?;
-        if connection.phase == Phase::Dead {
+        let Some(connection) = outbox.get(id) else { return };
+        let is_dead = connection.phase == Phase::Dead;
+        let registered = self.register(connection, id);
+        if is_dead {
+            // Its descriptor is closed, and so leaves epoll, whether or not that call worked.
             outbox.release(id);
+        } else if let Err(errno) = registered {
+            outbox.receive_failed(id, errno);
         }
-        Ok(())
     }
 
-    fn register(&self, connection: &mut Connection, id: ConnectionId) -> io::Result<()> {
+    fn register(&self, connection: &mut Connection, id: ConnectionId) -> Result<(), Errno> {
         let mut wanted = EpollFlags::empty();
         wanted.set(EpollFlags::EPOLLIN, connection.wants_read());
         let is_sending = connection.wants_send() || connection.phase == Phase::Connecting;
@@ -83,7 +85,6 @@ impl Epoll {
         if wanted.bits() == registered {
             return Ok(());
         }
-        connection.kernel.interest = wanted.bits();
         let mut event = EpollEvent::new(wanted, pack(id));
         if wanted.is_empty() {
             self.descriptor.delete(&connection.socket)?;
@@ -92,6 +93,7 @@ impl Epoll {
         } else {
             self.descriptor.modify(&connection.socket, &mut event)?;
         }
+        connection.kernel.interest = wanted.bits();
         Ok(())
     }
 

@@ -189,7 +189,10 @@ impl Reactor {
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.backend {
             Backend::Uring(uring) => uring.flush(&mut self.outbox),
-            Backend::Epoll(epoll) => epoll.flush(&mut self.outbox),
+            Backend::Epoll(epoll) => {
+                epoll.flush(&mut self.outbox);
+                Ok(())
+            }
         }
     }
 

@@ -109,6 +109,7 @@ impl Uring {
                 return Ok(false);
             }
             outbox.send_started(id);
+            outbox.look_again_if_long(id);
         }
         let Some(connection) = outbox.get(id) else { return Ok(true) };
         match (connection.wants_read(), connection.kernel.receive) {

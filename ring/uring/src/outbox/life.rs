@@ -117,6 +117,13 @@ impl Outbox {
         }
     }
 
+    /// Looks at a long output in the next turn again, when it is either gone or stuck.
+    pub(crate) fn look_again_if_long(&mut self, id: ConnectionId) {
+        if self.table.get(id).is_some_and(|found| found.was_above) {
+            self.mark(id);
+        }
+    }
+
     /// Starts the wait for the peer to take output, unless it runs.
     pub(crate) fn send_started(&mut self, id: ConnectionId) {
         let stalled_ns = self.now_ns + self.config.stall_timeout_us * 1000;
