@@ -19,8 +19,8 @@ pub const BODY_BYTES_MIN: u32 = 4096;
 pub const HELLO_BODY_BYTES_MAX: u32 = 66 * 1024;
 /// Longest name of a namespace, a node or a reason, in bytes of UTF-8.
 pub const NAME_BYTES_MAX: usize = 64;
-/// Most regions in one reply.
-pub const REGIONS_PER_REPLY_MAX: u32 = 1024;
+/// Most regions in one reply: as many descriptors as one message on a Unix socket carries.
+pub const REGIONS_PER_REPLY_MAX: u32 = 253;
 /// Most movers in one reply.
 pub const MOVERS_PER_REPLY_MAX: u32 = 8;
 /// Longest endpoint of a mover, in bytes.

@@ -259,6 +259,20 @@ fn a_refusal_answers_any_op() {
 }
 
 #[test]
+fn the_number_of_a_refusal_stands_at_its_alignment() {
+    for (refusal, at, bytes) in [
+        (Refusal::WrongVersion(0x0102), 2, &[2, 1][..]),
+        (Refusal::TooManyKeys(0x0102), 4, &[2, 1, 0, 0]),
+        (Refusal::TtlTooShort(0x0102), 8, &[2, 1, 0, 0, 0, 0, 0, 0]),
+    ] {
+        let mut out = Vec::new();
+        encode_refusal(&mut out, Op::Ping, 1, GENERATION, refusal);
+        assert_eq!(&out[32 + at..32 + at + bytes.len()], bytes);
+        assert_eq!(decode(&out), Ok(Some(refusal)));
+    }
+}
+
+#[test]
 fn requests_and_handshakes_are_no_replies() {
     let mut out = Vec::new();
     encode_request(&mut out, 1, GENERATION, &RequestBody::Ping);

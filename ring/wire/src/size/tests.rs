@@ -118,3 +118,38 @@ fn as_many_items_fit_a_request_as_said_and_no_more() {
     // 4,096 items of a Publish are 8 bytes over the largest body.
     assert_eq!(request_items_max(Op::Publish, BODY_BYTES_MAX), 4095);
 }
+
+/// Sizes and alignments that `docs/protocol.md` draws. They never change within a version.
+#[test]
+fn layouts_are_those_of_the_protocol() {
+    use crate::hello::{
+        ArchivedChallenge, ArchivedHello, ArchivedHelloReply, ArchivedMover, ArchivedRegionInfo,
+    };
+    use crate::limits::ArchivedLimits;
+    use crate::refusal::ArchivedRefusal;
+    use crate::{
+        ArchivedAbandonReply, ArchivedClear, ArchivedClearReply, ArchivedClosedCount,
+        ArchivedEvictedSince, ArchivedExistsReply, ArchivedNamespaceUsage, ArchivedPingReply,
+        ArchivedPublishReply, ArchivedRegionsReply, ArchivedReleaseReply, ArchivedRemoveReply,
+        ArchivedStatsReply,
+    };
+    macro_rules! layouts {
+        ($($name:ident $size:literal $align:literal,)*) => {
+            $(assert_eq!((size_of::<$name>(), align_of::<$name>()), ($size, $align), stringify!($name));)*
+        };
+    }
+    layouts! {
+        ArchivedChallenge 38 2, ArchivedHello 176 8, ArchivedHelloReply 112 8,
+        ArchivedLimits 64 8, ArchivedRegionInfo 24 8, ArchivedMover 12 4, ArchivedRefusal 16 8,
+        ArchivedReserve 8 4, ArchivedReserveItem 40 8, ArchivedPublish 8 4,
+        ArchivedPublishItem 64 8, ArchivedAbandon 12 4, ArchivedExists 12 4, ArchivedLookup 12 4,
+        ArchivedRelease 8 4, ArchivedReleaseItem 20 4, ArchivedEvictedSince 16 8,
+        ArchivedRemove 8 4, ArchivedRemoveItem 48 1, ArchivedClear 1 1,
+        ArchivedReserveReply 24 8, ArchivedReserveOutcome 24 4, ArchivedPageRun 12 4,
+        ArchivedPublishReply 16 8, ArchivedAbandonReply 16 8, ArchivedExistsReply 24 8,
+        ArchivedLookupReply 48 8, ArchivedLookupOutcome 56 8, ArchivedReleaseReply 16 8,
+        ArchivedEvictedSinceReply 32 8, ArchivedRemoveReply 16 8, ArchivedClearReply 16 8,
+        ArchivedPingReply 16 8, ArchivedRegionsReply 16 8, ArchivedStatsReply 328 8,
+        ArchivedClosedCount 16 8, ArchivedNamespaceUsage 32 8,
+    }
+}

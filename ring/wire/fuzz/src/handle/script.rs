@@ -14,6 +14,13 @@ pub(super) struct Script<'a> {
     input: &'a [u8],
 }
 
+/// What a request is to look like.
+struct Shape {
+    kind: u8,
+    count: usize,
+    flag: bool,
+}
+
 impl<'a> Script<'a> {
     pub(super) fn new(input: &'a [u8]) -> Self {
         Self { input }
@@ -47,7 +54,8 @@ impl<'a> Script<'a> {
         let flag = damage & 1 == 1;
         let generation = if damage == 255 { Generation(1) } else { GENERATION };
         let mut out = Vec::new();
-        self.encode(kind & 15, count, flag, (tickets, leases), |body| {
+        let shape = Shape { kind: kind & 15, count, flag };
+        self.encode(shape, (tickets, leases), |body| {
             encode_request(&mut out, u64::from(kind), generation, body);
         });
         if damage & 2 == 2 && damage != 255 {
@@ -59,9 +67,7 @@ impl<'a> Script<'a> {
 
     fn encode(
         &mut self,
-        kind: u8,
-        count: usize,
-        flag: bool,
+        Shape { kind, count, flag }: Shape,
         (tickets, leases): (&[Ticket], &[LeaseId]),
         mut write: impl FnMut(&RequestBody<'_>),
     ) {
