@@ -19,6 +19,7 @@ impl Shard {
             reply.bitmap.resize(request.keys.len().div_ceil(64), 0);
         }
         while let Some(key) = request.keys.get(work.cursor) {
+            self.warm_names(work.cursor, request.keys.len(), |item| &request.keys[item]);
             if !take_step(budget) {
                 return false;
             }

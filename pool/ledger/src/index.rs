@@ -49,6 +49,11 @@ impl Index {
         }
     }
 
+    /// Reads where each tag would be. The result means nothing; the caller only must use it.
+    pub(crate) fn touch(&self, tags: &[u32]) -> u64 {
+        tags.iter().fold(0, |seen, tag| seen ^ self.buckets[self.home(*tag)])
+    }
+
     /// Adds a slot whose key is not there yet.
     ///
     /// # Panics

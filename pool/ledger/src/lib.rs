@@ -47,6 +47,7 @@ mod shard;
 mod slab;
 mod stats;
 mod tick;
+mod warm;
 mod work;
 
 pub use books::BooksError;

@@ -20,6 +20,7 @@ impl Shard {
     ) -> bool {
         let is_leading = matches!(request.matching, ArchivedMatch::Leading);
         while let Some(key) = request.keys.get(work.cursor) {
+            self.warm_pins(work.cursor, request.keys.len(), |item| &request.keys[item]);
             if !take_step(budget) {
                 return false;
             }

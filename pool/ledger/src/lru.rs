@@ -108,6 +108,12 @@ impl Lru {
         self.lanes[namespace].list.first()
     }
 
+    /// The coldest objects of the coldest one's namespace, in order.
+    pub(crate) fn coldest_few<'a>(&'a self, objects: &'a Objects) -> impl Iterator<Item = Slot> {
+        let lane = self.coldest.winner().map(|namespace| &self.lanes[namespace]);
+        lane.into_iter().flat_map(|lane| lane.list.iter(objects))
+    }
+
     /// Moves a namespace's objects among the cleared ones, in one step.
     pub(crate) fn clear(&mut self, objects: &mut Objects, namespace: u16) {
         let lane = &mut self.lanes[usize::from(namespace)];

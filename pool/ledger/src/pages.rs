@@ -161,6 +161,11 @@ impl Pages {
         count
     }
 
+    /// Reads what freeing an object reads first. The result means nothing.
+    pub(crate) fn touch(&self, first: PageNumber) -> u32 {
+        self.pages[first as usize][RUN]
+    }
+
     fn placed(&self, page: PageNumber) -> &Placed {
         match self.extents.as_slice() {
             [only] => only,

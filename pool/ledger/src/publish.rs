@@ -16,6 +16,7 @@ impl Shard {
         budget: &mut u32,
     ) -> bool {
         while let Some(item) = request.items.get(work.cursor) {
+            self.warm_names(work.cursor, request.items.len(), |item| &request.items[item].key);
             if !take_step(budget) {
                 return false;
             }

@@ -28,6 +28,9 @@ impl Shard {
         budget: &mut u32,
     ) -> bool {
         while work.cursor < request.items.len() {
+            let item_count = request.items.len();
+            self.warm_names(work.cursor, item_count, |item| &request.items[item].key);
+            self.warm_victims(work.cursor, item_count);
             if !take_step(budget) {
                 return false;
             }
