@@ -52,11 +52,12 @@ impl Shard {
             Eviction::None => 0,
         };
         while self.reachable_pages() + evictable(self) < u64::from(page_count) {
-            if !take_step(budget) {
-                return Room::Later;
-            }
+            // In this order, so that the smallest budget gets on.
             if !self.drop_ended_pin(now) {
                 return Room::Full;
+            }
+            if !take_step(budget) {
+                return Room::Later;
             }
         }
         self.free_cleared(page_count, budget);

@@ -298,3 +298,23 @@ fn a_burst_into_a_full_pool_is_granted() {
     }
     assert_eq!(bench.stats().full_total, 0);
 }
+
+// A frame comes to its end with the smallest budget, also when it finds the shard full.
+#[test]
+fn the_smallest_budget_gets_on() {
+    let mut bench = Bench::new(16);
+    let a = bench.client(1);
+    for n in 0..16 {
+        bench.store(a, n, 1);
+    }
+    bench.pin(a, &(0..16).collect::<Vec<_>>());
+    let items = vec![ReserveItem { key: key(100), object_bytes: 3 * PAGE_BYTES }];
+    let body = Reserve { items };
+    let body = RequestBody::Reserve(&body);
+    assert_eq!(bench.call_within(a, &body, &mut 1), Progress::Done);
+    assert_eq!(bench.work.replies.reserve.outcomes, [ReserveOutcome::Full]);
+    bench.now = crate::Time(crate::bench::LEASE_TTL);
+    let paused = (0..5).take_while(|_| bench.call_within(a, &body, &mut 1) == Progress::Paused);
+    assert_eq!(paused.count(), 3);
+    assert!(is_granted(&bench.work.replies.reserve.outcomes[0]));
+}
