@@ -95,7 +95,7 @@ impl Outbox {
             }
             Started::Pending(socket) => {
                 let mut connection = Connection::new(socket, Phase::Connecting);
-                connection.deadline_ns = now_ns() + self.config.connect_timeout_us * 1000;
+                connection.deadline_ns = life::after(now_ns(), self.config.connect_timeout_us);
                 self.check_ns = self.check_ns.min(connection.deadline_ns);
                 Ok(self.insert(connection))
             }
@@ -116,7 +116,8 @@ impl Outbox {
     /// Returns the buffer to append whole frames to; they are sent when the next turn begins.
     ///
     /// Append only: earlier bytes may wait in it. None when the connection takes no more output,
-    /// because it is closed or being closed, or has grown above `send_bytes_max` just now.
+    /// because it is closed or being closed, has grown above `send_bytes_max` just now, or its peer is
+    /// gone; the last can be so even while bytes of that peer are still being received.
     pub fn send(&mut self, connection: ConnectionId) -> Option<&mut Vec<u8>> {
         self.table.get(connection).filter(|found| found.takes_output())?;
         self.mark(connection);

@@ -128,7 +128,7 @@ impl Reactor {
     /// Waits until `deadline_ns` of [`now_ns`] at most, or for ever. Polls for `spin_us` after the
     /// last event, then blocks. A deadline in the past only polls. A turn may end early without an
     /// event. What `on_event` appends is sent when the next turn begins, one send a connection: do
-    /// not wait elsewhere.
+    /// not wait elsewhere. A forked child must not call it (it may drop the reactor).
     ///
     /// # Errors
     ///

@@ -22,4 +22,5 @@ mod echo;
 mod limits;
 mod pressure;
 mod refused;
+mod storm;
 mod waking;

@@ -1,11 +1,12 @@
-//! Systems that refuse io_uring: a filter of system calls, and no locked memory. Each needs a
-//! process of its own, which is this test binary started again.
+//! Systems that refuse io_uring (a filter of system calls, no locked memory), and forks. Each needs
+//! a process of its own, which is this test binary started again.
 
 use std::process::Command;
 
 use maru_uring::{Io, IoMode, Reactor, ReactorConfig, ReactorError};
 use nix::sys::resource::{Resource, setrlimit};
-use nix::unistd::{Uid, setresuid};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Uid, fork, setresuid};
 use seccompiler::{SeccompAction, SeccompFilter, apply_filter};
 
 use crate::bench::{Bench, Kind, Random, config};
@@ -35,6 +36,14 @@ fn check_refusal(reason: &str) {
     assert_eq!(bench.reactor.io(), Io::Epoll);
     let said = bench.reactor.fallback_reason().unwrap();
     assert!(said.contains(reason) && !said.contains('\n'), "{said}");
+    check_echo(&mut bench);
+    let error = Reactor::new(ReactorConfig { ring_attempts: 2, ..config(IoMode::Uring) });
+    let error = error.unwrap_err();
+    assert!(matches!(error, ReactorError::UringRefused { .. }), "{error}");
+    assert!(error.to_string().contains(reason), "{error}");
+}
+
+fn check_echo(bench: &mut Bench) {
     let (_, mut peer) = bench.add(Kind::Tcp);
     let sent = Random(3).bytes(50_000);
     let (mut written, mut back) = (0, Vec::new());
@@ -44,10 +53,6 @@ fn check_refusal(reason: &str) {
         back.len() == sent.len()
     });
     assert!(back == sent);
-    let error = Reactor::new(ReactorConfig { ring_attempts: 2, ..config(IoMode::Uring) });
-    let error = error.unwrap_err();
-    assert!(matches!(error, ReactorError::UringRefused { .. }), "{error}");
-    assert!(error.to_string().contains(reason), "{error}");
 }
 
 #[test]
@@ -97,4 +102,33 @@ fn without_locked_memory() {
     setrlimit(Resource::RLIMIT_MEMLOCK, 0, 0).unwrap();
     setresuid(nobody, nobody, nobody).unwrap();
     check_refusal("Cannot allocate memory");
+}
+
+#[test]
+fn a_forked_child_drops_the_reactor_without_harm() {
+    run_child("refused::forked");
+}
+
+#[test]
+fn forked() {
+    if !is_child("refused::forked") {
+        return;
+    }
+    for io in [IoMode::Uring, IoMode::Epoll] {
+        let mut bench = Bench::new(io).echo();
+        let (_, _peer) = bench.add(Kind::Unix);
+        check_echo(&mut bench);
+        // SAFETY: the child drops what it holds and ends; glibc keeps the allocator usable.
+        match unsafe { fork() }.unwrap() {
+            ForkResult::Child => {
+                drop(bench);
+                // SAFETY: `_exit` has no conditions.
+                unsafe { libc::_exit(0) }
+            }
+            ForkResult::Parent { child } => {
+                assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0));
+            }
+        }
+        check_echo(&mut bench);
+    }
 }

@@ -66,7 +66,7 @@ impl Outbox {
         // A close with unread input resets the connection and may destroy what was just sent.
         found.socket.end_output();
         found.phase = Phase::Lingering;
-        self.set_deadline(id, now_ns + linger_us * 1000);
+        self.set_deadline(id, after(now_ns, linger_us));
     }
 
     /// Counts a connection's unsent bytes and enforces both limits. False: it was closed.
@@ -126,7 +126,7 @@ impl Outbox {
 
     /// Starts the wait for the peer to take output, unless it runs.
     pub(crate) fn send_started(&mut self, id: ConnectionId) {
-        let stalled_ns = self.now_ns + self.config.stall_timeout_us * 1000;
+        let stalled_ns = after(self.now_ns, self.config.stall_timeout_us);
         if self.table.get(id).is_some_and(|found| found.deadline_ns == NEVER) {
             self.set_deadline(id, stalled_ns);
         }
@@ -148,14 +148,14 @@ impl Outbox {
             }
         }
         self.count(id);
-        let stalled_ns = self.now_ns + self.config.stall_timeout_us * 1000;
+        let stalled_ns = after(self.now_ns, self.config.stall_timeout_us);
         self.set_deadline(id, if is_empty { NEVER } else { stalled_ns });
     }
 
     /// The peer takes no more output. What it had sent before is still to be read.
     pub(crate) fn send_failed(&mut self, id: ConnectionId, errno: Errno) {
         let cause = Cause::of_errno(errno as i32);
-        let lingering_ns = self.now_ns + self.config.linger_us * 1000;
+        let lingering_ns = after(self.now_ns, self.config.linger_us);
         let Some(found) = self.table.get_mut(id) else { return };
         if found.phase != Phase::Open || found.is_paused {
             self.kill(id, cause);
@@ -255,14 +255,19 @@ impl Outbox {
             }
         }
         let next = self.table.iter_mut().map(|found| found.deadline_ns).min().unwrap_or(NEVER);
-        self.check_ns = if next == NEVER { NEVER } else { next.max(self.now_ns + self.grain_ns()) };
+        self.check_ns = if next == NEVER {
+            NEVER
+        } else {
+            next.max(self.now_ns.saturating_add(self.grain_ns()))
+        };
     }
 
     /// Returns how late a wait may end: an eighth of the shortest.
     fn grain_ns(&self) -> u64 {
         let config = &self.config;
-        let waits = [config.stall_timeout_us, config.connect_timeout_us, config.linger_us.max(1)];
-        waits.into_iter().min().unwrap_or(0) * 1000 / 8
+        let waits = [config.stall_timeout_us, config.connect_timeout_us, config.linger_us];
+        let shortest = waits.into_iter().filter(|wait_us| *wait_us > 0).min().unwrap_or(0);
+        shortest.saturating_mul(1000) / 8
     }
 
     fn expired(&mut self, id: ConnectionId) {
@@ -307,4 +312,9 @@ impl Outbox {
             connection.output.take_back();
         }
     }
+}
+
+/// Returns the time `wait_us` microseconds after `now_ns`.
+pub(super) fn after(now_ns: u64, wait_us: u64) -> u64 {
+    now_ns.saturating_add(wait_us.saturating_mul(1000))
 }

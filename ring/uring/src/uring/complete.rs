@@ -23,7 +23,7 @@ impl Uring {
             let Some(Tag { kind, id }) = Tag::unpack(completion.0) else { continue };
             match kind {
                 Kind::Bell => self.is_bell_armed = false,
-                Kind::Cancel => {}
+                Kind::Cancel => cancel_completed(outbox, id, completion.1),
                 Kind::Connect => connect_completed(outbox, id),
                 Kind::Receive => self.receive_completed(outbox, id, *completion, on_event),
                 Kind::Send => send_completed(outbox, id, completion.1),
@@ -65,6 +65,18 @@ impl Uring {
             },
         }
     }
+}
+
+/// An operation that was not found has ended, or is between two of its steps: ask again if so.
+fn cancel_completed(outbox: &mut Outbox, id: ConnectionId, result: i32) {
+    let Some(connection) = outbox.get(id).filter(|_| result == -libc::ENOENT) else { return };
+    let kernel = &mut connection.kernel;
+    for operation in [&mut kernel.connect, &mut kernel.receive, &mut kernel.send] {
+        if *operation == Operation::Cancelling {
+            *operation = Operation::Armed;
+        }
+    }
+    outbox.mark(id);
 }
 
 fn connect_completed(outbox: &mut Outbox, id: ConnectionId) {

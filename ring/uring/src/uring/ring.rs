@@ -23,6 +23,8 @@ pub(super) struct Ring {
     io: IoUring,
     /// Completions that are still to come, the last one of each operation.
     in_flight: usize,
+    /// The process that made it.
+    pid: u32,
 }
 
 /// A step of the set-up that the system refused.
@@ -59,7 +61,7 @@ impl Ring {
             .setup_taskrun_flag()
             .build(config.entries)
             .map_err(|error| ("io_uring_setup", error))?;
-        let mut ring = Self { io, in_flight: 0 };
+        let mut ring = Self { io, in_flight: 0, pid: std::process::id() };
         ring.try_nop().map_err(|error| ("io_uring_enter", error))?;
         let buffers = Buffers::new(&ring.io, config.buffer_count, config.buffer_bytes)
             .map_err(|error| ("io_uring_register", error))?;
@@ -125,13 +127,16 @@ impl Ring {
 
     /// Cancels everything and waits for it, a bounded time. True: the kernel owns nothing of ours.
     pub(super) fn drain(&mut self) -> bool {
+        // The queues of a forked child are the parent's: not to be touched.
+        if self.pid != std::process::id() {
+            return false;
+        }
         let cancel = opcode::AsyncCancel2::new(CancelBuilder::any()).build();
         let mut batch = Vec::new();
         for _ in 0..DRAIN_WAITS {
             if self.in_flight == 0 {
                 return true;
             }
-            // A forked child may not enter the ring: it finds out here, and leaks.
             let is_over = self.push(&cancel).is_err() || self.block(Some(DRAIN_WAIT)).is_err();
             if is_over {
                 return false;
