@@ -34,10 +34,11 @@ case $target in
   *) bytes=8192 ;;
 esac
 binary=$build/$host/release/$target
+export ASAN_OPTIONS=detect_leaks=0 # it needs ptrace, which containers often lack
 found=$build/found/$target
 mkdir -p "$found" artifacts
 echo "== fuzzes $target for $seconds s"
-"$binary" -max_total_time="$seconds" -max_len=$bytes -timeout=10 -rss_limit_mb=2048 \
+"$binary" -max_total_time="$seconds" -max_len=$bytes -timeout=10 -rss_limit_mb=2048 -detect_leaks=0 \
   -print_final_stats=1 -verbosity=0 -artifact_prefix="artifacts/$target-" "$found" "$corpus"
 if [ "${MINIMISE:-}" = 1 ]; then
   rm -rf "$corpus.next" && mkdir "$corpus.next"
