@@ -1,6 +1,6 @@
 //! CPU time per key of each request, from small to large shards. Prints medians in ns.
 //!
-//! `cargo bench -p maru-ledger [-- FILTER]`. R12: evicting stores must be flat.
+//! `cargo bench -p maru-ledger [-- evicting|reading|memory]`. R12: evicting stores must be flat.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -115,9 +115,9 @@ fn median(mut samples: Vec<f64>) -> f64 {
 }
 
 /// A generator of the keys to read: good enough to miss every cache.
-fn scattered(round: u64, resident: u64) -> Vec<u64> {
+fn scattered(round: u64, resident: u64) -> Vec<usize> {
     let mix = |i: u64| (round * KEYS_PER_FRAME + i).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
-    (0..KEYS_PER_FRAME).map(|i| mix(i) % resident).collect()
+    (0..KEYS_PER_FRAME).map(|i| usize::try_from(mix(i) % resident).expect("small")).collect()
 }
 
 fn fill(rig: &mut Rig, client: ClientId, resident: u64) -> Vec<Key> {
@@ -162,14 +162,14 @@ fn reading(resident: u32, rounds: u64) {
     let (mut hits, mut misses, mut lookups, mut releases) = (vec![], vec![], vec![], vec![]);
     for round in 0..rounds {
         let picked = scattered(round, u64::from(resident));
-        let picked: Vec<Key> = picked.iter().map(|n| all[*n as usize]).collect();
+        let picked: Vec<Key> = picked.iter().map(|n| all[*n]).collect();
         let exists = Exists { keys: picked.clone(), matching: Match::All };
         hits.push(rig.call(client, &RequestBody::Exists(&exists)));
         let first = (1 << 40) + round * KEYS_PER_FRAME;
         let absent = Exists { keys: keys(first..first + KEYS_PER_FRAME), matching: Match::All };
         misses.push(rig.call(client, &RequestBody::Exists(&absent)));
         let picked = scattered(round + (1 << 30), u64::from(resident));
-        let picked: Vec<Key> = picked.iter().map(|n| all[*n as usize]).collect();
+        let picked: Vec<Key> = picked.iter().map(|n| all[*n]).collect();
         lookups.push(rig.pin(client, &picked));
         releases.push(rig.release(client));
     }
@@ -182,9 +182,37 @@ fn reading(resident: u32, rounds: u64) {
     );
 }
 
+/// Resident memory of the process, in bytes.
+fn resident_bytes() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib =
+        line.and_then(|line| line.trim().strip_suffix(" kB")).and_then(|kib| kib.parse().ok());
+    kib.unwrap_or(0.0) * 1024.0
+}
+
+/// Memory of a full shard, and of one whose keys were all replaced once.
+fn memory(resident: u32) {
+    let before = resident_bytes();
+    let mut rig = Rig::new(resident);
+    let client = rig.client(1);
+    for pass in 0..2 {
+        for first in (0..u64::from(resident)).step_by(1024) {
+            let first = first + pass * u64::from(resident);
+            rig.store(client, &keys(first..first + 1024));
+        }
+        let bytes = (resident_bytes() - before) / f64::from(resident);
+        println!("memory          {resident:>9} keys  {bytes:6.1} bytes a key after pass {pass}");
+    }
+}
+
 fn main() {
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
     let wanted = |name: &str| filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()));
+    if filter.as_deref() == Some("memory") {
+        memory(1 << 22);
+        return;
+    }
     let sizes = [1 << 10, 1 << 14, 1 << 17, 1 << 20];
     println!("ns per key, medians over frames of {KEYS_PER_FRAME} keys, single-page objects");
     for resident in sizes {

@@ -2,6 +2,8 @@
 //!
 //! `PROPTEST_CASES` sets the number of cases, `MARU_SEED` the seed.
 
+#![allow(clippy::unwrap_used, reason = "a failed test may panic")]
+
 use maru_ledger::{Extent, Peer};
 use maru_wire::{
     Abandon, Clear, EvictedSince, Exists, Incarnation, LeaseId, Lookup, LookupOutcome, Match,
