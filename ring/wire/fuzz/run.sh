@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes one target for some seconds from its committed corpus: run.sh TARGET [SECONDS]
 # Needs cargo, g++ and, for the address sanitizer, a nightly toolchain (without one: a line says so).
-# With MINIMISE=1 it merges what it found into the committed corpus afterwards.
+# With MINIMISE=1 it then renews the committed corpus: the seeds, and the fewest inputs that reach the rest.
 set -euo pipefail
 cd "$(dirname "$0")"
 target=${1:?usage: run.sh decode|handle [SECONDS]}
@@ -41,7 +41,10 @@ echo "== fuzzes $target for $seconds s"
 "$binary" -max_total_time="$seconds" -max_len=$bytes -timeout=10 -rss_limit_mb=2048 -detect_leaks=0 \
   -print_final_stats=1 -verbosity=0 -artifact_prefix="artifacts/$target-" "$found" "$corpus"
 if [ "${MINIMISE:-}" = 1 ]; then
-  rm -rf "$corpus.next" && mkdir "$corpus.next"
-  "$binary" -merge=1 -max_len=$bytes "$corpus.next" "$corpus" "$found"
+  echo "== keeps the seeds, and the fewest inputs that reach all that was reached"
+  rm -rf "$corpus.next"
+  CARGO_TARGET_DIR=$build cargo run --quiet --locked --bin seeds "$target" "$corpus.next"
+  "$binary" -set_cover_merge=1 -use_counters=0 -max_len=$bytes -detect_leaks=0 -verbosity=0 \
+    "$corpus.next" "$corpus" "$found"
   rm -rf "$corpus" && mv "$corpus.next" "$corpus"
 fi
