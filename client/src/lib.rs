@@ -35,8 +35,8 @@ pub use maru_session::{Failure, LinkFault};
 pub use maru_uring::IoMode;
 pub use maru_wire::{
     Checksum, EvictedSinceReply, Generation, Incarnation, Key, Limits, Match, Namespace, PingReply,
-    PublishOutcome, Refusal, RegionInfo, RemoveItem, RemoveOutcome, ReserveItem, StatsReply,
-    Ticket,
+    PublishOutcome, Refusal, RegionInfo, RemoveItem, RemoveOutcome, ReserveItem, Secret,
+    StatsReply, Ticket,
 };
 pub use reserve::{Reservation, Reserved};
 pub use secret::{SecretError, read_secret_file};

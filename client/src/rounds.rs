@@ -69,11 +69,13 @@ impl Rounds {
     ) -> Result<(), Failure> {
         match end {
             RoundEnd::Progress => self.wait = OWN_WAIT_MIN,
-            RoundEnd::Limited if deadline.is_over() => return Err(Failure::ClientLimit),
             RoundEnd::Limited => {
                 let until = Instant::now() + self.wait;
                 inner.shared.await_progress(seen, until.min(deadline.at));
                 self.wait = (self.wait * 2).min(OWN_WAIT_MAX);
+                if deadline.is_over() {
+                    return Err(Failure::ClientLimit);
+                }
             }
             RoundEnd::Stale if self.has_restarted => return Err(Failure::Stale),
             RoundEnd::Stale => {
