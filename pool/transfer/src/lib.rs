@@ -4,3 +4,5 @@
 //! the caller's knowledge.
 
 pub mod shm;
+
+pub mod slots;
