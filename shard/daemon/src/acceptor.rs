@@ -128,7 +128,8 @@ impl Acceptor {
     /// Prepares to accept. Nobody can connect before the listeners listen.
     pub(crate) fn new(parts: AcceptorParts) -> nix::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        let AcceptorParts { generation, terms, limits, listeners, regions, shards, mailbox } = parts;
+        let AcceptorParts { generation, terms, limits, listeners, regions, shards, mailbox } =
+            parts;
         epoll.add(&mailbox.bell, EpollEvent::new(EpollFlags::EPOLLIN, TOKEN_BELL))?;
         let shards = shards.into_iter().map(|mailbox| ShardLink {
             mailbox,

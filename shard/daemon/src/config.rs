@@ -14,8 +14,8 @@ mod options;
 mod values;
 
 pub(crate) use options::{EvictionChoice, HugePages, IoChoice, LogFormat, Options};
-pub(crate) use values::{Size, Span};
 use values::{Shards, TcpBind, UnixBind};
+pub(crate) use values::{Size, Span};
 
 /// Port of the TCP listener when none is named: MARU on a telephone's keys.
 pub(crate) const TCP_PORT_DEFAULT: u16 = 6278;
@@ -84,7 +84,8 @@ impl Config {
     fn complete(given: Options) -> Result<Self, ConfigError> {
         let pool_bytes = given.pool_bytes.unwrap_or(Size(1 << 30)).0;
         let loopback = SocketAddr::from(([127, 0, 0, 1], TCP_PORT_DEFAULT));
-        let span = |span: Option<Span>, default_s| span.map_or(Duration::from_secs(default_s), |s| s.0);
+        let span =
+            |span: Option<Span>, default_s| span.map_or(Duration::from_secs(default_s), |s| s.0);
         let config = Self {
             tcp: given.tcp.unwrap_or(TcpBind(Some(loopback))).0,
             unix: given.unix.unwrap_or_else(|| UnixBind(Some(unix_path_default()))).0,
@@ -121,7 +122,11 @@ impl Config {
         }
         if self.insecure && !self.secret.is_none() {
             let reason = "with a secret nothing is open".to_owned();
-            return Err(ConfigError::Contradiction { key: "insecure", other: "secret_file", reason });
+            return Err(ConfigError::Contradiction {
+                key: "insecure",
+                other: "secret_file",
+                reason,
+            });
         }
         match self.tcp {
             Some(address)
@@ -137,8 +142,10 @@ impl Config {
         let named = [("node_name", &self.node_name), ("pool_id", &self.pool_id)];
         let namespaces = self.namespaces.iter().map(|name| ("namespaces", name));
         for (key, name) in named.into_iter().chain(namespaces) {
-            if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
-                let reason = format!("`{name}` is no name: 1 to {NAME_BYTES_MAX} bytes of plain text");
+            if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control)
+            {
+                let reason =
+                    format!("`{name}` is no name: 1 to {NAME_BYTES_MAX} bytes of plain text");
                 return Err(ConfigError::Value { key, reason });
             }
         }
@@ -150,7 +157,8 @@ impl Config {
     }
 
     fn check_memory(&self, capacity: Option<Size>) -> Result<(), ConfigError> {
-        let contradiction = |key, other, reason| Err(ConfigError::Contradiction { key, other, reason });
+        let contradiction =
+            |key, other, reason| Err(ConfigError::Contradiction { key, other, reason });
         let pool = Size(self.pool_bytes);
         let page = Size(self.page_bytes);
         if let Some(capacity) = capacity

@@ -117,11 +117,7 @@ impl Connection {
     }
 
     /// Executes whole frames off the front of `input` until it or the budget ends.
-    fn execute(
-        &mut self,
-        turn: &mut Turn<'_>,
-        input: &mut &[u8],
-    ) -> Result<Standing, DecodeError> {
+    fn execute(&mut self, turn: &mut Turn<'_>, input: &mut &[u8]) -> Result<Standing, DecodeError> {
         while turn.slice.budget > 0 && turn.slice.out.len() <= turn.out_bytes_max {
             let scratch_before = self.assembler.scratch_frames();
             let Some(frame) = self.assembler.next(input)? else {

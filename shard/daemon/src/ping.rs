@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use maru_client::{Error, Pong};
+use maru_client::Pong;
 use serde_json::json;
 
 use crate::ask::{self, AskError};
@@ -19,10 +19,11 @@ fn ping(args: &PingArgs) -> Result<(), AskError> {
     let client = ask::client(&args.server)?;
     let deadline = Instant::now() + args.server.timeout.0;
     let left = || deadline.saturating_duration_since(Instant::now());
-    let shard_count = client.shard_count(left())?;
-    let pongs: Result<Vec<Pong>, Error> =
-        (0..shard_count).map(|shard| client.ping(shard, left())).collect();
-    let pongs = pongs?;
+    // The first answer brings the number of shards.
+    let mut pongs = vec![client.ping(0, left())?];
+    for shard in 1..client.shard_count(left())? {
+        pongs.push(client.ping(shard, left())?);
+    }
     let mut out = std::io::stdout().lock();
     if args.json {
         writeln!(out, "{}", to_json(&pongs))?;

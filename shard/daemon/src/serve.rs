@@ -126,7 +126,8 @@ impl Run<'_> {
         let Self { config, plan, generation, start_ns } = *self;
         // One mail for each connection, and a few of the main thread.
         let mails_max = config.connections_max as usize * plan.shards.len() + 16;
-        let (post, mailbox) = AcceptorPost::new(mails_max).map_err(StartError::system("eventfd"))?;
+        let (post, mailbox) =
+            AcceptorPost::new(mails_max).map_err(StartError::system("eventfd"))?;
         let terms = Arc::new(Terms {
             secret: config.secret.clone(),
             node_name: config.node_name.clone(),

@@ -92,9 +92,14 @@ pub(crate) struct ShardLoop {
 enum Phase {
     Serving,
     /// Answers what is in flight, until nothing comes any more or the time is up.
-    Draining { until: Time, last_received: Time },
+    Draining {
+        until: Time,
+        last_received: Time,
+    },
     /// Sends what is left and closes.
-    Closing { until: Time },
+    Closing {
+        until: Time,
+    },
 }
 
 /// What a shard's loop is made of.

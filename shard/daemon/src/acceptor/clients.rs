@@ -7,9 +7,7 @@ use std::time::Instant;
 use maru_ledger::Peer;
 use maru_region::Region;
 use maru_transfer::shm::try_send_descriptors;
-use maru_wire::{
-    Hello, Incarnation, Op, Purpose, Refusal, encode_hello_reply, encode_refusal,
-};
+use maru_wire::{Hello, Incarnation, Op, Purpose, Refusal, encode_hello_reply, encode_refusal};
 use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 use nix::sys::socket::{MsgFlags, recv};

@@ -82,8 +82,7 @@ impl Listeners {
 impl TcpListening {
     fn bind(wanted: SocketAddr) -> Result<Self, ListenError> {
         let failed = |errno| tcp_error(wanted, errno);
-        let family =
-            if wanted.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        let family = if wanted.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
         let socket = stream(family).map_err(failed)?;
         // A restart must not wait for the closed connections of the run before.
         setsockopt(&socket, sockopt::ReuseAddr, &true).map_err(failed)?;
@@ -111,8 +110,7 @@ impl TcpListening {
 
 impl UnixListening {
     fn bind(path: &Path) -> Result<Self, ListenError> {
-        let failed =
-            |source: io::Error| ListenError::Unix { path: path.to_owned(), source };
+        let failed = |source: io::Error| ListenError::Unix { path: path.to_owned(), source };
         let mut lock_path = path.as_os_str().to_owned();
         lock_path.push(".lock");
         let lock = OwnerLock::take(Path::new(&lock_path))
@@ -128,10 +126,8 @@ impl UnixListening {
 
     fn listen(&self) -> Result<(), ListenError> {
         let listening = Backlog::new(BACKLOG).and_then(|backlog| listen(&self.socket, backlog));
-        listening.map_err(|errno| ListenError::Unix {
-            path: self.path.clone(),
-            source: errno.into(),
-        })
+        listening
+            .map_err(|errno| ListenError::Unix { path: self.path.clone(), source: errno.into() })
     }
 
     /// Where clients connect.

@@ -117,7 +117,10 @@ impl FromStr for TcpBind {
     fn from_str(text: &str) -> Result<Self, ValueError> {
         match text {
             "none" => Ok(Self(None)),
-            _ => text.parse().map(|address| Self(Some(address))).map_err(|_| ValueError::Tcp(text.to_owned())),
+            _ => text
+                .parse()
+                .map(|address| Self(Some(address)))
+                .map_err(|_| ValueError::Tcp(text.to_owned())),
         }
     }
 }

@@ -38,9 +38,7 @@ pub(crate) fn announce(
             "trust: there is no secret; whoever can connect can read and overwrite all pool memory"
         );
     } else {
-        tracing::info!(
-            "trust: whoever proves the secret can read and overwrite all pool memory"
-        );
+        tracing::info!("trust: whoever proves the secret can read and overwrite all pool memory");
     }
     tracing::info!(
         pool = config.pool_id,

@@ -32,8 +32,7 @@ const TWO: Incarnation = Incarnation([2; 16]);
 /// X5: dead means the process ended AND every connection gave end of file, in any order.
 #[test]
 fn death_needs_the_process_and_every_connection() {
-    let orders: [[u8; 3]; 6] =
-        [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+    let orders: [[u8; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     for order in orders {
         let mut clients = Incarnations::new(8);
         let process = Fake::new(7);

@@ -1,0 +1,78 @@
+//! kill -9 of workers: nothing half-written is ever seen, and everything they held comes back.
+
+use maru_client::Client;
+
+use crate::harness::{Server, is_balanced, pattern};
+use crate::requests::{is_present, load_one, store_one};
+use crate::worker::{OBJECT_BYTES, Task, Worker, user_key};
+
+/// Kills in each state.
+const KILLS: u64 = 20;
+/// Workers at one time.
+const AT_ONCE: u64 = 4;
+
+/// Kills workers in one state, and checks after each few what is left of them.
+fn kill_in(task: Task, io: &str, check: impl Fn(&Client, u64)) {
+    let server = Server::start(&["--io", io]);
+    let client = server.client();
+    assert!(store_one(&client, client.key(b"kept"), &pattern(0, OBJECT_BYTES)).is_stored());
+    // Another process sees no error all the while.
+    let mut bystander = Worker::start(&server.socket, Task::Busy, 1 << 20);
+    bystander.wait_until_there();
+    let seeds: Vec<u64> = (1..=KILLS).collect();
+    for seeds in seeds.chunks(AT_ONCE as usize) {
+        let start = |seed: &u64| Worker::start(&server.socket, task, *seed);
+        let mut workers: Vec<Worker> = seeds.iter().map(start).collect();
+        workers.iter_mut().for_each(|worker| drop(worker.wait_until_there()));
+        workers.into_iter().for_each(Worker::kill);
+        for seed in seeds {
+            check(&client, *seed);
+        }
+    }
+    assert!(bystander.process.try_wait().unwrap().is_none(), "the bystander saw an error");
+    bystander.kill();
+    // Long before any TTL: the reservations' is 60 s, the leases' 120 s.
+    let stats = server.wait_for("whole again", |stats| {
+        stats.pages.reserved == 0 && stats.lease_count == 0 && stats.pinned_count == 0
+    });
+    assert!(is_balanced(&stats) && stats.pages.overdue == 0, "{stats:#?}");
+    assert_eq!(load_one(&client, client.key(b"kept")), Some(pattern(0, OBJECT_BYTES)));
+    server.stop();
+}
+
+fn is_invisible(client: &Client, seed: u64) {
+    assert!(!is_present(client, client.key(&user_key(seed))), "chunk {seed} is visible");
+}
+
+#[test]
+fn killed_with_pages_reserved() {
+    kill_in(Task::Reserved, "uring", is_invisible);
+}
+
+#[test]
+fn killed_in_the_middle_of_a_copy() {
+    kill_in(Task::Copying, "uring", is_invisible);
+}
+
+#[test]
+fn killed_before_the_publish() {
+    kill_in(Task::Copied, "epoll", is_invisible);
+}
+
+#[test]
+fn killed_while_the_publish_is_sent() {
+    kill_in(Task::Publishing, "uring", |client, seed| {
+        if let Some(loaded) = load_one(client, client.key(&user_key(seed))) {
+            assert_eq!(loaded, pattern(seed, OBJECT_BYTES));
+        }
+    });
+}
+
+/// X6: a dead reader's leases end with its last connection.
+#[test]
+fn killed_with_a_lease() {
+    kill_in(Task::Leased, "epoll", |client, _| {
+        let kept = load_one(client, client.key(b"kept"));
+        assert_eq!(kept, Some(pattern(0, OBJECT_BYTES)));
+    });
+}
