@@ -67,7 +67,9 @@ impl Shard {
             return Some(ReserveOutcome::Rejected);
         };
         let key = &item.key;
-        if self.present(key).is_some() {
+        if let Some(present) = self.present(key) {
+            // A writer that wanted to store it used it: S9.
+            self.touch(present);
             return Some(ReserveOutcome::Present);
         }
         let latest = self.latest_reservation(key);

@@ -28,6 +28,19 @@ fn evicts_exactly_what_is_needed_coldest_first() {
     assert_eq!(bench.stats().evicted_total, 2);
 }
 
+// S9: a writer that finds the key there used it.
+#[test]
+fn a_present_key_is_touched() {
+    let mut bench = Bench::new(16);
+    let a = bench.client(1);
+    for n in 0..16 {
+        bench.store(a, n, 1);
+    }
+    assert_eq!(bench.try_reserve(a, 0, 1), ReserveOutcome::Present);
+    bench.store(a, 16, 1);
+    assert_eq!(bench.exists(a, &[0, 1]), [true, false]);
+}
+
 // S9: a reserve that cannot be met evicts nothing.
 #[test]
 fn full_evicts_nothing() {

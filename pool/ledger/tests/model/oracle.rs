@@ -146,7 +146,8 @@ impl Model {
         if pages > 64.min(self.total).min(cap) {
             return Expected::Rejected;
         }
-        if self.present(key).is_some() {
+        if let Some(present) = self.present(key) {
+            self.touch(present);
             return Expected::Present;
         }
         let timeout = crate::bench::TRANSFER_TIMEOUT;
