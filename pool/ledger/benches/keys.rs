@@ -128,17 +128,36 @@ fn fill(rig: &mut Rig, client: ClientId, resident: u64) -> Vec<Key> {
     all
 }
 
-fn evicting(resident: u32, is_pinned: bool, rounds: u64) {
+/// What stands in the way of an eviction.
+#[derive(Clone, Copy, PartialEq)]
+enum Order {
+    /// The order of use is that of storing.
+    Stored,
+    /// The coldest quarter is pinned by four incarnations.
+    ColdPinned,
+    /// The order of use is random, so that each victim misses the cache.
+    Shuffled,
+}
+
+fn evicting(resident: u32, order: Order, rounds: u64) {
     let mut rig = Rig::new(resident);
     let client = rig.client(1);
     let all = fill(&mut rig, client, u64::from(resident));
-    if is_pinned {
+    if order == Order::ColdPinned {
         let coldest = &all[..all.len() / 4];
         for (name, part) in (2u8..).zip(coldest.chunks(coldest.len().div_ceil(4))) {
             let client = rig.client(name);
             for chunk in part.chunks(1024) {
                 rig.pin(client, chunk);
             }
+        }
+    }
+    if order == Order::Shuffled {
+        for round in 0..u64::from(resident) / 16 {
+            let picked = scattered(round, u64::from(resident));
+            let picked: Vec<Key> = picked.iter().map(|n| all[*n]).collect();
+            rig.pin(client, &picked);
+            rig.release(client);
         }
     }
     let (mut reserves, mut publishes) = (vec![], vec![]);
@@ -149,10 +168,14 @@ fn evicting(resident: u32, is_pinned: bool, rounds: u64) {
         publishes.push(published);
     }
     let (reserve, publish) = (median(reserves), median(publishes));
-    let pinned = if is_pinned { "coldest quarter pinned" } else { "" };
+    let order = match order {
+        Order::Stored => "",
+        Order::ColdPinned => "coldest quarter pinned",
+        Order::Shuffled => "random order of use",
+    };
     let sum = reserve + publish;
     print!("evicting store  {resident:>9} keys  reserve {reserve:6.1}  publish {publish:6.1}");
-    println!("  sum {sum:6.1}  {pinned}");
+    println!("  sum {sum:6.1}  {order}");
 }
 
 fn reading(resident: u32, rounds: u64) {
@@ -213,12 +236,17 @@ fn main() {
         memory(1 << 22);
         return;
     }
+    if filter.as_deref() == Some("shuffled") {
+        evicting(1 << 20, Order::Shuffled, 14000);
+        return;
+    }
     let sizes = [1 << 10, 1 << 14, 1 << 17, 1 << 20];
     println!("ns per key, medians over frames of {KEYS_PER_FRAME} keys, single-page objects");
     for resident in sizes {
         if wanted("evicting") {
-            evicting(resident, false, 4000);
-            evicting(resident, true, 4000);
+            for order in [Order::Stored, Order::ColdPinned, Order::Shuffled] {
+                evicting(resident, order, 4000);
+            }
         }
         if wanted("reading") {
             reading(resident, 4000);

@@ -93,11 +93,11 @@ impl Shard {
         work.lease = self.leases.get(lease).id;
         self.pin(caller.client, object);
         self.leases.push_pin(lease, object);
-        self.pages.append_runs(first_page, runs);
+        self.pages.append_runs(first_page, page_count, runs);
         self.totals.lookup_hit += 1;
         let details = self.objects.details(object);
         LookupOutcome::Found(Found {
-            object_bytes: details.object_bytes,
+            object_bytes: self.objects.get(object).object_bytes,
             checksum: self.objects.checksum(object),
             ticket: details.ticket,
             run_count,

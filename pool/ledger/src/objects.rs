@@ -1,6 +1,7 @@
 //! The table of objects: chunks that are reserved, published or unlinked, with their pages.
 //!
-//! What every request reads is in one cache line for each object; the rest stands apart.
+//! What every request reads is in one cache line for each object. The links of the LRU stand
+//! apart and close together, so that walking a list does not wait for a line of each object.
 
 use alloc::vec::Vec;
 
@@ -26,10 +27,9 @@ pub(crate) enum ObjectState {
 #[repr(align(64))]
 pub(crate) struct Object {
     pub(crate) key: Key,
-    /// In the LRU, or among the cleared ones; only while linked and not pinned.
-    pub(crate) links: Links,
     /// When it was reserved or last touched, by the LRU's count.
     pub(crate) stamp: u64,
+    pub(crate) object_bytes: u64,
     /// How many pins leases hold on it.
     pub(crate) pins: u32,
     pub(crate) first_page: PageNumber,
@@ -44,13 +44,12 @@ pub(crate) struct Object {
 #[derive(Debug)]
 pub(crate) struct Details {
     pub(crate) ticket: Ticket,
-    pub(crate) object_bytes: u64,
     pub(crate) checksum_value: u64,
 }
 
-const _: () = assert!(size_of::<Object>() == 64 && size_of::<Details>() == 32);
+const _: () = assert!(size_of::<Object>() == 64 && size_of::<Details>() == 24);
 
-/// Names the list through `Object::links`.
+/// Names the lists of the LRU, and that of the cleared ones.
 #[derive(Debug)]
 pub(crate) struct ByUse;
 
@@ -58,6 +57,8 @@ pub(crate) struct ByUse;
 #[derive(Debug)]
 pub(crate) struct Objects {
     objects: Slab<Object>,
+    /// In the LRU, or among the cleared ones; only while linked and not pinned.
+    links: Vec<Links>,
     details: Vec<Details>,
 }
 
@@ -66,6 +67,7 @@ impl Objects {
     pub(crate) fn new(page_count_max: u32) -> Self {
         Self {
             objects: Slab::fixed(page_count_max),
+            links: Vec::with_capacity(page_count_max as usize),
             details: Vec::with_capacity(page_count_max as usize),
         }
     }
@@ -74,7 +76,10 @@ impl Objects {
         let slot = self.objects.insert(object);
         match self.details.get_mut(slot as usize) {
             Some(place) => *place = details,
-            None => self.details.push(details),
+            None => {
+                self.details.push(details);
+                self.links.push(Links::default());
+            }
         }
         slot
     }
@@ -91,6 +96,10 @@ impl Objects {
     #[inline]
     pub(crate) fn get_mut(&mut self, slot: Slot) -> &mut Object {
         &mut self.objects[slot]
+    }
+
+    pub(crate) fn links_of(&self, slot: Slot) -> Links {
+        self.links[slot as usize]
     }
 
     pub(crate) fn details(&self, slot: Slot) -> &Details {
@@ -114,10 +123,10 @@ impl Objects {
 
 impl Linked<ByUse> for Objects {
     fn links(&mut self, slot: Slot) -> &mut Links {
-        &mut self.objects[slot].links
+        &mut self.links[slot as usize]
     }
 
     fn next(&self, slot: Slot) -> Slot {
-        self.objects[slot].links.next
+        self.links[slot as usize].next
     }
 }

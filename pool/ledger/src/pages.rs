@@ -146,19 +146,33 @@ impl Pages {
         count
     }
 
-    /// Appends the runs of the object that begins at `first`. Returns how many.
-    pub(crate) fn append_runs(&self, first: PageNumber, runs: &mut Vec<PageRun>) -> u32 {
+    /// Appends the runs of the object of `page_count` pages that begins at `first`. Returns how
+    /// many. For a single page it does not read the page's entry.
+    pub(crate) fn append_runs(
+        &self,
+        first: PageNumber,
+        page_count: u32,
+        runs: &mut Vec<PageRun>,
+    ) -> u32 {
+        if page_count == 1 {
+            runs.push(self.run(first, 1));
+            return 1;
+        }
         let mut count = 0;
         let mut at = first;
         while at != NO_PAGE {
-            let [page_count, next, _] = self.pages[at as usize];
-            let placed = self.placed(at);
-            let page_index = placed.extent.page_index + (at - placed.first);
-            runs.push(PageRun { region: placed.extent.region, page_index, page_count });
+            let [length, next, _] = self.pages[at as usize];
+            runs.push(self.run(at, length));
             count += 1;
             at = next;
         }
         count
+    }
+
+    fn run(&self, first: PageNumber, page_count: u32) -> PageRun {
+        let placed = self.placed(first);
+        let page_index = placed.extent.page_index + (first - placed.first);
+        PageRun { region: placed.extent.region, page_index, page_count }
     }
 
     /// Reads what freeing an object reads first. The result means nothing.

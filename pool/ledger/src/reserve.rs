@@ -3,7 +3,7 @@
 use maru_wire::{ArchivedReserve, Grant, Key, ReserveOutcome, Ticket, reserve_reply_bytes};
 
 use crate::config::Time;
-use crate::list::{Links, Slot};
+use crate::list::Slot;
 use crate::objects::{Details, Object, ObjectState};
 use crate::reservations::NewReservation;
 use crate::room::Room;
@@ -126,7 +126,8 @@ impl Shard {
     ) -> Grant {
         let ticket = self.reservations.next_ticket();
         let first_page = self.pages.take(wish.page_count);
-        let run_count = self.pages.append_runs(first_page, &mut work.replies.reserve.runs);
+        let runs = &mut work.replies.reserve.runs;
+        let run_count = self.pages.append_runs(first_page, wish.page_count, runs);
         let object = self.add_object(wish, ticket, first_page);
         let own_before = latest.map(|slot| self.reservations.get(slot));
         let own_before = own_before.filter(|before| before.owner == wish.client);
@@ -155,8 +156,8 @@ impl Shard {
         self.counts.reserved += u64::from(wish.page_count);
         let object = Object {
             key: *wish.key,
-            links: Links::default(),
             stamp: self.lru.stamp(),
+            object_bytes: wish.object_bytes,
             pins: 0,
             first_page,
             namespace,
@@ -164,7 +165,7 @@ impl Shard {
             state: ObjectState::Reserved,
             checksum_kind: 0,
         };
-        let details = Details { ticket, object_bytes: wish.object_bytes, checksum_value: 0 };
+        let details = Details { ticket, checksum_value: 0 };
         self.objects.insert(object, details)
     }
 }

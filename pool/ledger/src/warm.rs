@@ -40,13 +40,16 @@ impl Shard {
         if cursor.is_multiple_of(GROUP) && count > 1 {
             let (slots, found) = self.warm_group(cursor, count, key);
             let slots = &slots[..found];
-            let neighbours = slots.iter().map(|slot| self.objects.get(*slot).links);
-            let neighbour = |slot: Slot| if slot == NONE { 0 } else { self.objects.get(slot).pins };
+            let neighbours = slots.iter().map(|slot| self.objects.links_of(*slot));
+            let neighbour = |slot: Slot| match slot {
+                NONE => 0,
+                slot => self.objects.links_of(slot).next,
+            };
             let seen = neighbours
                 .fold(0, |seen, links| seen ^ neighbour(links.prev) ^ neighbour(links.next));
             black_box(seen);
-            let bytes = slots.iter().map(|slot| self.objects.details(*slot).object_bytes);
-            black_box(bytes.fold(0, |seen, bytes| seen ^ bytes));
+            let values = slots.iter().map(|slot| self.objects.details(*slot).checksum_value);
+            black_box(values.fold(0, |seen, value| seen ^ value));
         }
     }
 
@@ -57,16 +60,20 @@ impl Shard {
         {
             return;
         }
-        let mut tags: Group = [0; GROUP];
+        let mut slots: Group = [NONE; GROUP];
         let mut found = 0;
-        let mut seen = 0;
-        for (slot, tag) in self.lru.coldest_few(&self.objects).zip(&mut tags[..wanted]) {
-            let object = self.objects.get(slot);
-            *tag = self.hashes.key(&object.key);
-            seen ^= self.pages.touch(object.first_page);
+        for (victim, slot) in self.lru.coldest_few(&self.objects).zip(&mut slots[..wanted]) {
+            *slot = victim;
             found += 1;
         }
-        black_box(seen);
+        let victims = slots[..found].iter().map(|slot| self.objects.get(*slot));
+        black_box(victims.clone().fold(0, |seen, object| seen ^ object.stamp));
+        let mut tags: Group = [0; GROUP];
+        for (object, tag) in victims.clone().zip(&mut tags) {
+            *tag = self.hashes.key(&object.key);
+        }
+        let pages = victims.map(|object| self.pages.touch(object.first_page));
+        black_box(pages.fold(0, |seen, page| seen ^ page));
         black_box(self.index.touch(&tags[..found]));
     }
 

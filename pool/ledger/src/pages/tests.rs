@@ -19,7 +19,7 @@ fn pages(extents: &[Extent]) -> Pages {
 
 fn runs(pages: &Pages, first: u32) -> Vec<PageRun> {
     let mut runs = vec![];
-    pages.append_runs(first, &mut runs);
+    pages.append_runs(first, u32::MAX, &mut runs);
     runs
 }
 
