@@ -108,6 +108,11 @@ impl Attacher {
         }
     }
 
+    /// Whether there is an attachment whose server lives.
+    pub(crate) fn is_attached(&self) -> bool {
+        matches!(&*lock(&self.state), State::Ready(attachment, _) if !attachment.is_lost())
+    }
+
     /// Forgets an attachment that turned out to be of a past generation.
     pub(crate) fn forget(&self, attachment: &Arc<Attachment>) {
         let mut state = lock(&self.state);

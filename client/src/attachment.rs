@@ -1,6 +1,6 @@
 //! The regions of one server generation, mapped: the only way from pages to bytes.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use maru_transfer::shm::{CopyError, Map, Run};
 use maru_wire::{Generation, PageRun};
@@ -35,7 +35,7 @@ impl Attachment {
     /// Says whether the server is gone, and with it the mapping.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        lock(&self.map).is_none()
+        std::process::id() != self.owner || lock(&self.map).is_none()
     }
 
     /// Writes `bytes` to the reservation's pages from `offset` on.
@@ -94,7 +94,9 @@ impl Drop for Attachment {
     fn drop(&mut self) {
         if std::process::id() != self.owner {
             // The mapping was not inherited: its addresses may be somebody else's by now.
-            let _leaked = std::mem::ManuallyDrop::new(lock(&self.map).take());
+            // No lock: another thread of the parent may have held it at the fork.
+            let map = self.map.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+            let _leaked = std::mem::ManuallyDrop::new(map);
         }
     }
 }

@@ -138,3 +138,6 @@ impl ClientConfig {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

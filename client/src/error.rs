@@ -173,6 +173,31 @@ pub enum Error {
     /// The client is closed.
     #[error("the client is closed")]
     Closed,
+    /// The staging memory is not mapped yet.
+    #[error("not connected yet; call connect first")]
+    NotConnected,
+    /// The staging memory cannot be mapped.
+    #[error("cannot map the staging memory: {source}; make it smaller")]
+    Memory {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Too few staging slots are free.
+    #[error("{needed} staging slots are needed, {free} are free; ask for fewer chunks at once")]
+    NoSlots {
+        /// Slots needed.
+        needed: usize,
+        /// Slots free.
+        free: usize,
+    },
+    /// The staging memory is in use and cannot be closed.
+    #[error("{leases} read leases are out and {transfers} transfers run; end them, then close")]
+    InUse {
+        /// Read leases.
+        leases: usize,
+        /// Transfers.
+        transfers: usize,
+    },
 }
 
 impl Error {

@@ -47,6 +47,9 @@ impl Deadline {
 /// One for a past generation's attachment, one for the present one's.
 const ATTACH_ATTEMPTS: usize = 2;
 
+/// How often a caller looks again while shards and regions show different runs of the server.
+const RUN_CHANGE_POLL: Duration = Duration::from_millis(2);
+
 /// The first link, which tells the server's shape.
 pub(crate) const FIRST_LINK: LinkId = LinkId { channel: Channel::Data, shard: 0 };
 
@@ -105,18 +108,14 @@ impl Inner {
             match &mut *phase {
                 Phase::Running(_) => return Ok(()),
                 Phase::Closed => return Err(Error::Closed),
-                Phase::Failed(reason, _) if is_mine => {
+                Phase::Failed(reason) if is_mine => {
                     return Err(Error::Start { reason: reason.clone() });
                 }
-                Phase::Idle(session) | Phase::Failed(_, session) => {
-                    let Some(session) = session.take() else { return Err(Error::Closed) };
+                Phase::Idle | Phase::Failed(_) => {
                     is_mine = true;
+                    ring::spawn(&self.config, &self.shared)
+                        .map_err(|error| Error::Start { reason: error.to_string() })?;
                     *phase = Phase::Starting;
-                    if let Err(error) = ring::spawn(&self.config, &self.shared, session) {
-                        // The session went with the thread that was never made.
-                        *phase = Phase::Closed;
-                        return Err(Error::Start { reason: error.to_string() });
-                    }
                 }
                 Phase::Starting => {
                     is_mine = true;
@@ -208,14 +207,18 @@ impl Inner {
         }
         self.ensure_running(deadline)?;
         let fail = |failure| self.error(failure, deadline);
-        let layout = self.layout(deadline).map_err(fail)?;
-        match self.attachment(&layout, deadline) {
-            Err(Error::Failed { failure: Failure::Stale, .. }) => {
-                let layout = self.refresh(deadline).map_err(fail)?;
-                let attachment = self.attachment(&layout, deadline)?;
-                Ok((layout, attachment))
+        let mut layout = self.layout(deadline).map_err(fail)?;
+        loop {
+            match self.attachment(&layout, deadline) {
+                // Until the end of the old run is seen on every connection.
+                Err(Error::Failed { failure: Failure::Stale, .. }) if !deadline.is_over() => {
+                    let seen = self.shared.progress();
+                    let until = deadline.at.min(Instant::now() + RUN_CHANGE_POLL);
+                    self.shared.await_progress(seen, until);
+                    layout = self.refresh(deadline).map_err(fail)?;
+                }
+                attached => return Ok((layout, attached?)),
             }
-            attached => Ok((layout, attached?)),
         }
     }
 

@@ -22,6 +22,7 @@ mod scatter;
 mod secret;
 mod shared;
 mod slots;
+mod staging;
 mod store;
 
 pub use admin::{Pong, Presence};
@@ -40,4 +41,5 @@ pub use maru_wire::{
 };
 pub use reserve::{Reservation, Reserved};
 pub use secret::{SecretError, read_secret_file};
+pub use staging::{Health, ReadLease, Staged, Staging, StagingConfig, StagingSlot, StagingStats};
 pub use store::{StoreItem, StoreOutcome};

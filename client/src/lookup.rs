@@ -313,8 +313,19 @@ pub(crate) fn release(inner: &Arc<Inner>, mut pinned: Pinned, deadline: Deadline
             Some(())
         },
     );
-    drop(results);
-    inner.shared.note_progress();
+    // Bytes without an answer are void, but their pins must not wait for the lease's end.
+    let generation = pinned.generation;
+    let unanswered = parts.iter().zip(&results).filter(|(_, result)| result.is_err());
+    let released: Vec<Released> = unanswered
+        .flat_map(|(part, _)| &part.indices)
+        .map(|index| &leases[*index])
+        .map(|entry| Released { generation, shard: entry.shard, lease: entry.lease, keep: 0 })
+        .collect();
+    if released.is_empty() {
+        inner.shared.note_progress();
+    } else {
+        inner.shared.let_go(|dropped| dropped.released.extend(released));
+    }
     held
 }
 

@@ -1,6 +1,6 @@
 //! The ring thread: moves bytes between the session and the sockets. It decides nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use std::thread;
 
 use maru_session::{Call, CallId, CloseCause, Dial, Output, Session, Time};
 use maru_uring::{
-    Address, Cause, ConnectionId, Event, Outbox, Reactor, ReactorConfig, ReactorError, now_ns,
+    Address, Cause, ConnectError, ConnectionId, Event, Outbox, Reactor, ReactorConfig,
+    ReactorError, now_ns,
 };
 use maru_wire::{Assembler, BODY_BYTES_MAX};
 
@@ -21,28 +22,25 @@ use crate::{ClientConfig, ServerAddress};
 const ENTRIES: u32 = 64;
 const COMPLETION_ENTRIES: u32 = 256;
 const BUFFER_COUNT: u16 = 16;
+/// Most addresses of one name that are tried.
+const ADDRESSES_MAX: usize = 8;
 /// Calls taken over in one turn, so that frames are not starved.
 const SUBMITS_PER_TURN_MAX: usize = 1024;
 
 /// Starts the thread. It reports through the shared phase.
-pub(crate) fn spawn(
-    config: &ClientConfig,
-    shared: &Arc<Shared>,
-    session: Box<Session>,
-) -> io::Result<()> {
+pub(crate) fn spawn(config: &ClientConfig, shared: &Arc<Shared>) -> io::Result<()> {
     let (config, shared) = (config.clone(), Arc::clone(shared));
     let builder = thread::Builder::new().name("maru-client".to_owned());
-    builder.spawn(move || run(&config, &shared, session)).map(drop)
+    builder.spawn(move || run(&config, &shared)).map(drop)
 }
 
-fn run(config: &ClientConfig, shared: &Arc<Shared>, session: Box<Session>) {
+fn run(config: &ClientConfig, shared: &Arc<Shared>) {
     // A panic leaves the session in doubt: the client is closed for good, its callers told.
     let guard = CloseOnPanic(shared);
     let reactor = match Reactor::new(reactor_config(config)) {
         Ok(reactor) => reactor,
         Err(error) => {
-            shared.end_service(Phase::Failed(error.to_string(), Some(session)));
-            return;
+            return shared.end_service(Phase::Failed(error.to_string()));
         }
     };
     if let Some(reason) = reactor.fallback_reason()
@@ -50,11 +48,11 @@ fn run(config: &ClientConfig, shared: &Arc<Shared>, session: Box<Session>) {
     {
         tracing::warn!(reason, "maru client uses epoll: io_uring is not usable here");
     }
+    let session = lock(&shared.parked).take().expect("one thread at a time runs the session");
     *lock(&shared.phase) = Phase::Running(reactor.waker());
     shared.phase_changed.notify_all();
     let mut ring = Ring {
         address: config.address.clone(),
-        resolved: None,
         shared: Arc::clone(shared),
         session,
         connections: BTreeMap::new(),
@@ -68,7 +66,8 @@ fn run(config: &ClientConfig, shared: &Arc<Shared>, session: Box<Session>) {
         Ok(()) => Phase::Closed,
         Err(error) => {
             ring.close_all();
-            Phase::Failed(error.to_string(), Some(ring.session))
+            *lock(&shared.parked) = Some(ring.session);
+            Phase::Failed(error.to_string())
         }
     };
     shared.set_layout(None);
@@ -100,12 +99,13 @@ fn reactor_config(config: &ClientConfig) -> ReactorConfig {
 struct Connection {
     dial: Dial,
     assembler: Assembler,
+    /// Further addresses of the host, while it is not connected.
+    addresses: VecDeque<Address>,
+    is_connected: bool,
 }
 
 struct Ring {
     address: ServerAddress,
-    /// The address of a named host, kept until a connection to it fails.
-    resolved: Option<Address>,
     shared: Arc<Shared>,
     session: Box<Session>,
     connections: BTreeMap<ConnectionId, Connection>,
@@ -132,7 +132,7 @@ impl Ring {
             }
             let deadline = [self.session.next_deadline(), self.stop_by].into_iter().flatten().min();
             let deadline_ns = deadline.map(|time| time.0.saturating_mul(1000));
-            reactor.turn(deadline_ns, &mut |_, event| self.take_event(event))?;
+            reactor.turn(deadline_ns, &mut |outbox, event| self.take_event(outbox, event))?;
         }
     }
 
@@ -144,15 +144,16 @@ impl Ring {
         !self.session.has_debt() || now >= stop_by
     }
 
-    fn take_event(&mut self, event: Event<'_>) {
+    fn take_event(&mut self, outbox: &mut Outbox, event: Event<'_>) {
         match event {
             Event::Connected { connection } => {
-                if let Some(found) = self.connections.get(&connection) {
+                if let Some(found) = self.connections.get_mut(&connection) {
+                    found.is_connected = true;
                     self.session.connected(now(), found.dial);
                 }
             }
             Event::Received { connection, bytes } => self.receive(connection, bytes),
-            Event::Closed { connection, cause } => self.closed(connection, cause),
+            Event::Closed { connection, cause } => self.closed(outbox, connection, cause),
             Event::Drained { .. } | Event::Woken | Event::TimedOut => {}
         }
     }
@@ -178,14 +179,14 @@ impl Ring {
         }
     }
 
-    fn closed(&mut self, connection: ConnectionId, cause: Cause) {
+    fn closed(&mut self, outbox: &mut Outbox, connection: ConnectionId, cause: Cause) {
         let Some(found) = self.connections.remove(&connection) else { return };
         self.by_dial.remove(&found.dial);
+        if !found.is_connected && !found.addresses.is_empty() {
+            return self.connect_to(outbox, found.dial, found.addresses);
+        }
         let cause = match cause {
-            Cause::Error(errno) => {
-                self.resolved = None;
-                CloseCause::System(errno)
-            }
+            Cause::Error(errno) => CloseCause::System(errno),
             Cause::PeerClosed
             | Cause::PeerReset
             | Cause::Requested(_)
@@ -270,36 +271,28 @@ impl Ring {
     }
 
     fn connect(&mut self, outbox: &mut Outbox, dial: Dial) {
-        let connected =
-            self.resolve().and_then(|address| outbox.connect(&address).map_err(io::Error::other));
-        match connected {
-            Ok(connection) => {
-                let assembler = Assembler::new(BODY_BYTES_MAX);
-                self.connections.insert(connection, Connection { dial, assembler });
-                self.by_dial.insert(dial, connection);
-            }
-            Err(error) => {
-                let errno = error.raw_os_error().unwrap_or(0);
-                self.session.closed(now(), dial, CloseCause::System(errno));
-            }
+        match resolve(&self.address) {
+            Some(addresses) => self.connect_to(outbox, dial, addresses),
+            None => self.session.closed(now(), dial, CloseCause::NoAddress),
         }
     }
 
-    /// Returns the address to connect to. Looks a host's name up; that may block this thread,
-    /// never a caller past its deadline.
-    fn resolve(&mut self) -> io::Result<Address> {
-        if let Some(address) = &self.resolved {
-            return Ok(address.clone());
-        }
-        let address = match &self.address {
-            ServerAddress::Unix(path) => Address::Unix(path.clone()),
-            ServerAddress::Tcp { host, port } => {
-                let mut found = (host.as_str(), *port).to_socket_addrs()?;
-                Address::Tcp(found.next().ok_or_else(|| io::Error::other("no address"))?)
+    /// Connects to the first of `addresses` that a connection can be begun to.
+    fn connect_to(&mut self, outbox: &mut Outbox, dial: Dial, mut addresses: VecDeque<Address>) {
+        let mut cause = CloseCause::NoAddress;
+        while let Some(address) = addresses.pop_front() {
+            match outbox.connect(&address) {
+                Ok(id) => {
+                    let assembler = Assembler::new(BODY_BYTES_MAX);
+                    let connection = Connection { dial, assembler, addresses, is_connected: false };
+                    self.connections.insert(id, connection);
+                    self.by_dial.insert(dial, id);
+                    return;
+                }
+                Err(error) => cause = CloseCause::System(errno(&error)),
             }
-        };
-        self.resolved = Some(address.clone());
-        Ok(address)
+        }
+        self.session.closed(now(), dial, cause);
     }
 
     /// Tells the session that every connection is gone.
@@ -314,4 +307,22 @@ impl Ring {
             }
         }
     }
+}
+
+/// Returns where to connect to. Looks a host's name up; that may block this thread, never a
+/// caller past its deadline.
+fn resolve(address: &ServerAddress) -> Option<VecDeque<Address>> {
+    match address {
+        ServerAddress::Unix(path) => Some(VecDeque::from([Address::Unix(path.clone())])),
+        ServerAddress::Tcp { host, port } => {
+            let found = (host.as_str(), *port).to_socket_addrs().ok()?;
+            Some(found.map(Address::Tcp).take(ADDRESSES_MAX).collect())
+        }
+    }
+}
+
+/// The system's error number behind a connection that could not be begun.
+fn errno(error: &ConnectError) -> i32 {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
+    source.and_then(io::Error::raw_os_error).unwrap_or(0)
 }

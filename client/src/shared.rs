@@ -51,14 +51,14 @@ impl Dropped {
 /// Where the ring thread stands.
 #[derive(Debug)]
 pub(crate) enum Phase {
-    /// Not started, or ended; the session waits for the next thread.
-    Idle(Option<Box<Session>>),
+    /// Not started yet.
+    Idle,
     /// Being started.
     Starting,
     /// Serving.
     Running(Waker),
     /// Could not be started: the next call tries again.
-    Failed(String, Option<Box<Session>>),
+    Failed(String),
     /// Closed for good.
     Closed,
 }
@@ -73,6 +73,8 @@ pub(crate) struct Shared {
     layout: Mutex<Option<Arc<Layout>>>,
     pub(crate) phase: Mutex<Phase>,
     pub(crate) phase_changed: Condvar,
+    /// The session while no thread runs it: its tickets outlive a thread.
+    pub(crate) parked: Mutex<Option<Box<Session>>>,
     pub(crate) is_stopping: AtomicBool,
     /// Rises with whatever may lift a ClientLimit.
     progress: Mutex<u64>,
@@ -88,8 +90,9 @@ impl Shared {
             submitted: ArrayQueue::new(requests_max as usize * 2),
             dropped: Mutex::default(),
             layout: Mutex::default(),
-            phase: Mutex::new(Phase::Idle(Some(Box::new(session)))),
+            phase: Mutex::new(Phase::Idle),
             phase_changed: Condvar::new(),
+            parked: Mutex::new(Some(Box::new(session))),
             is_stopping: AtomicBool::new(false),
             progress: Mutex::default(),
             progressed: Condvar::new(),

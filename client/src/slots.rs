@@ -3,13 +3,14 @@
 //! A slot's id carries a tag that rises with each use, so that a late reply never meets a later
 //! caller. Buffers are reused; a reply's bytes are copied once.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::thread::Thread;
 
-use crossbeam_queue::ArrayQueue;
 use maru_session::{CallId, Failure, LinkId};
 use maru_wire::{Frame, Generation, Header, Op, Ticket};
 use rkyv::util::AlignedVec;
+
+use crate::shared::lock;
 
 /// Low bits of a call id: the slot's index.
 const INDEX_BITS: u32 = 16;
@@ -54,23 +55,21 @@ pub(crate) struct Slot {
     pub(crate) reply: AlignedVec<16>,
 }
 
-/// Replies above this are given back to the system after use, in bytes.
-const REPLY_KEPT_BYTES: usize = 64 * 1024;
+/// Buffers above this are given back to the system after use, in bytes.
+const BUFFER_KEPT_BYTES: usize = 64 * 1024;
 
 /// All slots of a client.
 #[derive(Debug)]
 pub(crate) struct Slots {
     slots: Vec<Mutex<Slot>>,
-    free: ArrayQueue<u32>,
+    /// The one freed last is used next: its buffers are warm.
+    free: Mutex<Vec<u32>>,
 }
 
 impl Slots {
     pub(crate) fn new(count: u32) -> Self {
         assert!((1..=SLOTS_MAX).contains(&count), "the config is checked");
-        let free = ArrayQueue::new(count as usize);
-        for index in 0..count {
-            free.push(index).expect("the queue takes every slot");
-        }
+        let free = Mutex::new((0..count).rev().collect());
         let slot = |index: u32| Slot {
             id: CallId(u64::from(index)),
             phase: Phase::Idle,
@@ -84,7 +83,7 @@ impl Slots {
 
     /// Takes a free slot under a new id.
     pub(crate) fn take(&self) -> Option<CallId> {
-        let index = self.free.pop()?;
+        let index = lock(&self.free).pop()?;
         let mut slot = self.lock_index(index as usize);
         let tag = (slot.id.0 >> INDEX_BITS) + 1;
         let tag = if tag > TAG_MAX { 1 } else { tag };
@@ -102,14 +101,17 @@ impl Slots {
         slot.intent = None;
         slot.tickets.clear();
         slot.request.clear();
-        if slot.reply.capacity() > REPLY_KEPT_BYTES {
+        if slot.reply.capacity() > BUFFER_KEPT_BYTES {
             slot.reply = AlignedVec::new();
+        }
+        if slot.request.capacity() > BUFFER_KEPT_BYTES {
+            slot.request = Vec::new();
         }
         let next = slot.id.0.wrapping_add(1 << INDEX_BITS) & (u64::MAX >> 1);
         slot.id = CallId(next);
         drop(slot);
         let index = u32::try_from(index).expect("an index is below SLOTS_MAX");
-        self.free.push(index).expect("the queue takes every slot");
+        lock(&self.free).push(index);
     }
 
     /// Locks the slot of a call, if that call still uses it.
@@ -150,7 +152,7 @@ impl Slots {
     }
 
     fn lock_index(&self, index: usize) -> MutexGuard<'_, Slot> {
-        self.slots[index].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.slots[index])
     }
 }
 

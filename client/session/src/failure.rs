@@ -9,6 +9,9 @@ pub enum LinkFault {
     /// The system refused the connection with this error number.
     #[error("cannot connect (system error {0}); is the server running?")]
     ConnectFailed(i32),
+    /// The host's name has no address.
+    #[error("the host's name has no address")]
+    NoAddress,
     /// Connection and handshake took longer than the control timeout.
     #[error("no handshake within the control timeout")]
     HandshakeTimeout,
@@ -51,6 +54,7 @@ impl LinkFault {
     pub fn is_lasting(&self) -> bool {
         match self {
             Self::ConnectFailed(_)
+            | Self::NoAddress
             | Self::HandshakeTimeout
             | Self::ClosedInHandshake
             | Self::Refused(

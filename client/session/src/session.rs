@@ -60,6 +60,8 @@ pub struct Call<'a> {
 pub enum CloseCause {
     /// The system reported this error number.
     System(i32),
+    /// The host's name has no address.
+    NoAddress,
     /// The peer closed it, or this end did.
     Closed,
 }

@@ -4,6 +4,11 @@ use crate::link::Link;
 use crate::link::{Failed, State};
 use crate::{CloseCause, Dial, Failure, LinkFault, LinkId, Output, Session, Time};
 
+/// The error number of a connection that the listener's full backlog refused (EAGAIN).
+const TRY_AGAIN: i32 = 11;
+/// How often such a connection is tried again before its callers are told.
+const BACKLOG_ATTEMPTS: u32 = 8;
+
 impl Session {
     /// Returns when `timer` wants to be called.
     #[must_use]
@@ -46,6 +51,7 @@ impl Session {
             (State::Connecting { .. }, CloseCause::System(errno)) => {
                 LinkFault::ConnectFailed(errno)
             }
+            (State::Connecting { .. }, CloseCause::NoAddress) => LinkFault::NoAddress,
             (State::Up { .. }, _) => return self.end_up(now, id),
             (_, _) => LinkFault::ClosedInHandshake,
         };
@@ -104,6 +110,9 @@ impl Session {
         link.failure_count = link.failure_count.saturating_add(1);
         link.state = State::Down;
         link.out.clear();
+        if fault == LinkFault::ConnectFailed(TRY_AGAIN) && doublings < BACKLOG_ATTEMPTS {
+            return;
+        }
         self.fail_waiting(id, Failure::Unreachable(fault));
     }
 
@@ -134,6 +143,8 @@ fn reason(fault: LinkFault) -> &'static str {
         LinkFault::WrongVersion { .. } => "wrong_version",
         LinkFault::SeveralServers => "several_servers",
         LinkFault::Protocol(reason) => reason,
-        LinkFault::ConnectFailed(_) | LinkFault::ClosedInHandshake => "connect_failed",
+        LinkFault::ConnectFailed(_) | LinkFault::NoAddress | LinkFault::ClosedInHandshake => {
+            "connect_failed"
+        }
     }
 }

@@ -10,8 +10,8 @@ use maru_client::{
 use crate::{LONG, Pair, both, eventually};
 
 fn chunk(number: u32, bytes: usize) -> Vec<u8> {
-    let seed = number.wrapping_mul(2_654_435_761);
-    (0..bytes).map(|at| (seed >> (at % 4 * 8)) as u8 ^ (at % 251) as u8).collect()
+    let seed = number.wrapping_mul(2_654_435_761).to_le_bytes();
+    (0_u8..251).cycle().zip(seed.into_iter().cycle()).map(|(a, b)| a ^ b).take(bytes).collect()
 }
 
 fn keys(pair: &Pair, numbers: std::ops::Range<u32>) -> Vec<Key> {

@@ -2,6 +2,7 @@
 
 mod calls;
 mod mini;
+mod staging;
 mod trouble;
 
 use std::time::{Duration, Instant};

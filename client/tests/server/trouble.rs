@@ -50,6 +50,21 @@ fn late_replies_are_given_back() {
     });
 }
 
+/// A release that comes too late to be believed still gives the pins back.
+#[test]
+fn pins_are_given_back_even_without_time_for_an_answer() {
+    both(|io| {
+        let pair = Pair::new(io);
+        let bytes = [1; 100];
+        let key = pair.client.key(b"a");
+        pair.client.store(&[StoreItem { key, bytes: &bytes }], LONG).expect("stored");
+        let pinned = pair.client.lookup(&[key], Match::All, LONG).expect("answered");
+        assert_eq!(pinned.leading_count(), 1);
+        let _held = pair.client.release(pinned, Duration::ZERO);
+        eventually("the lease ends", || pair.server.lease_count() == 0);
+    });
+}
+
 /// A lost Publish reply: the repeat over a new connection gets the true answer.
 #[test]
 fn a_publish_whose_reply_was_lost_is_asked_again() {
