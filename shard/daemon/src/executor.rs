@@ -63,6 +63,7 @@ pub(crate) struct Suspended {
 /// Works and buffers that are not in use, kept warm.
 #[derive(Debug, Default)]
 pub(crate) struct Spares {
+    #[expect(clippy::vec_box, reason = "the boxes move to connections and back as they are")]
     suspended: Vec<Box<Suspended>>,
     buffers: Vec<AlignedVec<FRAME_ALIGN>>,
 }

@@ -29,9 +29,7 @@ impl Reasons {
 pub(crate) fn add(closed: &mut Vec<ClosedCount>, reason: &str, count: u64) {
     if let Some(known) = closed.iter_mut().find(|known| known.reason == reason) {
         known.count += count;
-    } else if closed.len() + 1 < REASONS_PER_REPLY_MAX as usize {
-        closed.push(ClosedCount { reason: reason.to_owned(), count });
-    } else if reason == "other" {
+    } else if closed.len() + 1 < REASONS_PER_REPLY_MAX as usize || reason == "other" {
         closed.push(ClosedCount { reason: reason.to_owned(), count });
     } else {
         add(closed, "other", count);

@@ -23,7 +23,7 @@ use crate::log;
 use crate::mail::{AcceptorPost, ToAcceptor};
 use error::StartError;
 use ready::Addresses;
-use shards::Common;
+use shards::{Common, Serving};
 use signals::Signals;
 
 /// Exit code of a panic, as the runtime's own.
@@ -137,7 +137,7 @@ impl Run<'_> {
             regions: memory::infos(plan),
         });
         let common = Common { run: self, terms: &terms, post: &post, start_ns };
-        let (mailboxes, shards) = common.start_all()?;
+        let Serving { mailboxes, threads } = common.start_all()?;
         let addresses = Addresses::of(&listeners);
         listeners.listen()?;
         let parts = AcceptorParts {
@@ -151,7 +151,7 @@ impl Run<'_> {
         };
         let acceptor = Acceptor::new(parts).map_err(StartError::system("epoll"))?;
         let acceptor = shards::spawn("acceptor".to_owned(), move || run_acceptor(acceptor))?;
-        Ok(Running { post, acceptor, shards, addresses })
+        Ok(Running { post, acceptor, shards: threads, addresses })
     }
 }
 
@@ -178,3 +178,6 @@ fn run_acceptor(acceptor: Acceptor) -> Acceptor {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

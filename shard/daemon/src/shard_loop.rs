@@ -58,8 +58,8 @@ impl LoopLimits {
             check_period: Duration::from_secs(60),
             quarantine_warning,
             check_pages_max: 1 << 16,
-            drain_timeout: Duration::from_millis(300),
-            close_timeout: Duration::from_millis(500),
+            drain_timeout: Duration::from_millis(650),
+            close_timeout: Duration::from_millis(300),
         }
     }
 }
@@ -94,7 +94,7 @@ enum Phase {
     /// Answers what is in flight, until nothing comes any more or the time is up.
     Draining {
         until: Time,
-        last_received: Time,
+        active_at: Time,
     },
     /// Sends what is left and closes.
     Closing {
@@ -183,7 +183,7 @@ impl ShardLoop {
                 ToShard::AcceptorClosed(closed) => self.executor.acceptor_closed = closed,
                 ToShard::Shutdown if self.phase == Phase::Serving => {
                     let until = now.after(micros(self.limits.drain_timeout));
-                    self.phase = Phase::Draining { until, last_received: now };
+                    self.phase = Phase::Draining { until, active_at: now };
                 }
                 ToShard::Shutdown => {}
             }
@@ -191,10 +191,6 @@ impl ShardLoop {
     }
 
     fn on_received(&mut self, outbox: &mut Outbox, id: ConnectionId, bytes: &[u8]) {
-        let now = self.now();
-        if let Phase::Draining { last_received, .. } = &mut self.phase {
-            *last_received = now;
-        }
         // Even in a spent turn one step is left, so that a ping is always answered at once.
         let budget = self.turn_budget.clamp(1, self.limits.connection_steps);
         self.serve(outbox, id, budget, |connection, turn| connection.receive(turn, bytes));
@@ -227,6 +223,10 @@ impl ShardLoop {
         self.turn_budget = self.turn_budget.saturating_sub(used);
         self.executor.load.buffered_bytes += connection.buffered_bytes();
         self.executor.load.buffered_bytes -= before;
+        let now = self.now();
+        if let Phase::Draining { active_at, .. } = &mut self.phase {
+            *active_at = now;
+        }
         match outcome {
             Ok(standing) => self.schedule(outbox, id, standing, is_blocked),
             Err(error) => self.close(outbox, id, error.reason()),
@@ -325,8 +325,8 @@ impl ShardLoop {
 
     /// Takes the next step towards the end, if it is time for one.
     fn end_step(&mut self, outbox: &mut Outbox, now: Time) {
-        let Phase::Draining { until, last_received } = self.phase else { return };
-        let is_quiet = now.since(last_received) >= DRAIN_QUIET_US && self.queue.is_empty();
+        let Phase::Draining { until, active_at } = self.phase else { return };
+        let is_quiet = now.since(active_at) >= DRAIN_QUIET_US && self.queue.is_empty();
         if is_quiet || until <= now {
             let until = now.after(micros(self.limits.close_timeout));
             self.phase = Phase::Closing { until };
@@ -397,3 +397,6 @@ fn find(connections: &mut [Option<Connection>], id: ConnectionId) -> Option<&mut
 pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,7 +26,7 @@ const PAGES: u64 = 16;
 /// all that is left: a page of a late writer among them would show.
 fn fill_and_verify(server: &Server, run: u64) {
     let client = server.client();
-    let seeds: Vec<u64> = (0..700).map(|i| run << 32 | i).collect();
+    let seeds: Vec<u64> = (0..700).map(|i| (run << 32) | i).collect();
     for seed in &seeds {
         let key = client.key(&user_key(*seed));
         assert!(store_one(&client, key, &pattern(*seed, OBJECT_BYTES)).is_stored());
@@ -131,7 +131,8 @@ fn greet(server: &Server, number: u64, tickets: Vec<Ticket>) -> Raw {
 /// A live client whose connection is lost keeps its pages; its next hello says which it needs.
 #[test]
 fn a_lost_connection_frees_nothing() {
-    let endings: [(&str, fn(&mut Raw)); 2] = [
+    type Ending = (&'static str, fn(&mut Raw));
+    let endings: [Ending; 2] = [
         ("closed", |_| {}),
         ("bad frame", |raw| {
             raw.throw(&[0xFF; 64]);

@@ -31,7 +31,7 @@ impl Random {
     }
 
     fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
+        usize::try_from(self.next() % end as u64).unwrap()
     }
 }
 
@@ -53,7 +53,7 @@ fn bad_frame(random: &mut Random, good: &[Vec<u8>]) -> Vec<u8> {
     match random.below(4) {
         0 => {
             let bytes = 1 + random.below(300);
-            (0..bytes).map(|_| random.next() as u8).collect()
+            (0..bytes).map(|_| random.next().to_le_bytes()[0]).collect()
         }
         1 => {
             for _ in 0..=random.below(8) {
@@ -91,7 +91,7 @@ fn garbage_ends_its_own_connection_only() {
         if round % 4 != 0 {
             number += 1;
             let mut hello = hello(9, number, Purpose::Data);
-            hello.incarnation.0[0] = (round % 2) as u8;
+            hello.incarnation.0[0] = u8::from(round % 2 == 0);
             raw.greet(&challenge, &hello, &Secret::none()).unwrap();
         }
         let good = good_frames(&raw);
@@ -118,7 +118,8 @@ fn garbage_ends_its_own_connection_only() {
 fn each_fault_has_a_name() {
     let server = Server::start(&["--frame-timeout", "100ms"]);
     let good = |raw: &Raw| raw.request_bytes(&RequestBody::Ping);
-    let faults: [(&str, &dyn Fn(&mut Vec<u8>)); 7] = [
+    type Fault<'a> = (&'a str, &'a dyn Fn(&mut Vec<u8>));
+    let faults: [Fault<'_>; 7] = [
         ("bad_magic", &|frame| frame[0] = b'X'),
         ("bad_version", &|frame| frame[4] = 9),
         ("unknown_op", &|frame| frame[6] = 200),

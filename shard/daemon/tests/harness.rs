@@ -43,19 +43,42 @@ impl Server {
 
     /// Starts a server in the folder of an earlier one.
     pub(crate) fn start_in(folder: TempDir, tcp: &str, flags: &[&str]) -> Self {
+        Self::start_with(folder, tcp, flags, |_| {})
+    }
+
+    /// Starts a server with a command that the test completes.
+    pub(crate) fn start_with(
+        folder: TempDir,
+        tcp: &str,
+        flags: &[&str],
+        complete: impl FnOnce(&mut Command),
+    ) -> Self {
+        let started = Self::try_start_with(folder, tcp, flags, complete);
+        started.unwrap_or_else(|(_, log)| panic!("no server started:\n{log}"))
+    }
+
+    /// Starts a server; gives the folder back, and what the server said, when it ends at once.
+    pub(crate) fn try_start_with(
+        folder: TempDir,
+        tcp: &str,
+        flags: &[&str],
+        complete: impl FnOnce(&mut Command),
+    ) -> Result<Self, (TempDir, String)> {
         let socket = folder.path().join("pool.sock");
         let log = folder.path().join("log");
         let mut command = command(SHARDD);
         command.args(serve_flags(&socket, tcp, flags));
         command.stdout(Stdio::piped()).stderr(File::create(&log).unwrap());
+        complete(&mut command);
         let mut process = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let text = || std::fs::read_to_string(&log).unwrap();
-        let tcp = line.split_whitespace().find_map(|word| word.strip_prefix("tcp="));
-        let tcp = tcp.unwrap_or_else(|| panic!("no server started:\n{}", text()));
+        let Some(tcp) = line.split_whitespace().find_map(|word| word.strip_prefix("tcp=")) else {
+            process.wait().unwrap();
+            return Err((folder, std::fs::read_to_string(&log).unwrap()));
+        };
         let tcp = tcp.parse().unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)));
-        Self { process, socket, tcp, log, folder }
+        Ok(Self { process, socket, tcp, log, folder })
     }
 
     pub(crate) fn pid(&self) -> u32 {

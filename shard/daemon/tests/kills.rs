@@ -9,7 +9,7 @@ use crate::worker::{OBJECT_BYTES, Task, Worker, user_key};
 /// Kills in each state.
 const KILLS: u64 = 20;
 /// Workers at one time.
-const AT_ONCE: u64 = 4;
+const AT_ONCE: usize = 4;
 
 /// Kills workers in one state, and checks after each few what is left of them.
 fn kill_in(task: Task, io: &str, check: impl Fn(&Client, u64)) {
@@ -20,7 +20,7 @@ fn kill_in(task: Task, io: &str, check: impl Fn(&Client, u64)) {
     let mut bystander = Worker::start(&server.socket, Task::Busy, 1 << 20);
     bystander.wait_until_there();
     let seeds: Vec<u64> = (1..=KILLS).collect();
-    for seeds in seeds.chunks(AT_ONCE as usize) {
+    for seeds in seeds.chunks(AT_ONCE) {
         let start = |seed: &u64| Worker::start(&server.socket, task, *seed);
         let mut workers: Vec<Worker> = seeds.iter().map(start).collect();
         workers.iter_mut().for_each(|worker| drop(worker.wait_until_there()));

@@ -184,7 +184,7 @@ fn work(client: &Client, task: Task, seed: u64) {
         Task::Busy => {
             there("");
             for round in 0.. {
-                let key = client.key(&user_key(seed << 32 | round % 32));
+                let key = client.key(&user_key((seed << 32) | (round % 32)));
                 assert!(store_one(client, key, &pattern(seed, OBJECT_BYTES)).is_stored());
                 if let Some(loaded) = load_one(client, key) {
                     assert_eq!(loaded, pattern(seed, OBJECT_BYTES));

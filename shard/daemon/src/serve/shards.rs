@@ -44,6 +44,12 @@ struct Seedling {
 
 type Started = Result<Sender<ToShard>, ReactorError>;
 
+/// Shards that serve, in order of their numbers.
+pub(crate) struct Serving {
+    pub(crate) mailboxes: Vec<Sender<ToShard>>,
+    pub(crate) threads: Vec<JoinHandle<()>>,
+}
+
 /// Counts the plan's shards.
 pub(crate) fn count(plan: &Plan) -> u32 {
     u32::try_from(plan.shards.len()).expect("a plan has at most 1024 shards")
@@ -72,9 +78,7 @@ pub(crate) fn spawn<T: Send + 'static>(
 
 impl Common<'_> {
     /// Starts every shard and waits until all are ready.
-    pub(crate) fn start_all(
-        &self,
-    ) -> Result<(Vec<Sender<ToShard>>, Vec<JoinHandle<()>>), StartError> {
+    pub(crate) fn start_all(&self) -> Result<Serving, StartError> {
         let mut starting = Vec::new();
         for plan in &self.run.plan.shards {
             let seedling = self.seedling(plan);
@@ -90,7 +94,7 @@ impl Common<'_> {
             mailboxes.push(started.map_err(|source| StartError::Reactor { shard, source })?);
             threads.push(thread);
         }
-        Ok((mailboxes, threads))
+        Ok(Serving { mailboxes, threads })
     }
 
     fn seedling(&self, plan: &ShardPlan) -> Seedling {

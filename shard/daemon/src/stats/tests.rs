@@ -3,7 +3,8 @@ use maru_wire::ClosedCount;
 use super::*;
 
 fn shard(number: u32, key_count: u64, age_us: u64) -> StatsReply {
-    let pages = PageCounts { free: 3, published: key_count, total: 3 + key_count, ..PageCounts::default() };
+    let pages =
+        PageCounts { free: 3, published: key_count, total: 3 + key_count, ..PageCounts::default() };
     StatsReply {
         shard: number,
         core: 1,
