@@ -22,6 +22,8 @@ use super::server::Server;
 const SHARD_BLOCKS_MIN: u64 = 16;
 /// How long a worker may take to end after its last line.
 const END_LIMIT: Duration = Duration::from_secs(5);
+/// How long a server may take to end after a worker failed, to be the reason for that.
+const BLAME_LIMIT: Duration = Duration::from_millis(300);
 /// How often the server is looked at while nothing else happens.
 const CHECK_PERIOD: Duration = Duration::from_millis(200);
 
@@ -209,11 +211,11 @@ impl Workers {
                     done[index] = true;
                 }
                 Event::Worker(index, Message::Failed { error }) => {
-                    server.check()?;
+                    server.check(BLAME_LIMIT)?;
                     return Err(self.children[index].failure(format!("failed: {error}")));
                 }
                 Event::WorkerSilent(index) if !done[index] => {
-                    server.check()?;
+                    server.check(BLAME_LIMIT)?;
                     let status = self.children[index].wait(END_LIMIT);
                     let how = status.map_or("said what is no message".to_owned(), |status| {
                         format!("ended early ({status})")
@@ -221,7 +223,7 @@ impl Workers {
                     return Err(self.children[index].failure(how));
                 }
                 Event::WorkerSilent(_) => {}
-                Event::ServerEnded => server.check()?,
+                Event::ServerEnded => server.check(Duration::ZERO)?,
                 Event::Signal(signal) => return Err(DemoError::Signal(signal)),
             }
         }
@@ -255,7 +257,7 @@ fn next_event(events: &Receiver<Event>, server: &mut Server) -> Result<Event, De
     loop {
         match events.recv_timeout(CHECK_PERIOD) {
             Ok(event) => return Ok(event),
-            Err(RecvTimeoutError::Timeout) => server.check()?,
+            Err(RecvTimeoutError::Timeout) => server.check(Duration::ZERO)?,
             Err(RecvTimeoutError::Disconnected) => unreachable!("the signals' thread holds one"),
         }
     }

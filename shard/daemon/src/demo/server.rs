@@ -70,9 +70,9 @@ impl Server {
         socket_path(self.folder.path())
     }
 
-    /// Returns an error with the server's last lines when it has ended.
-    pub(crate) fn check(&mut self) -> Result<(), DemoError> {
-        match self.child.ended() {
+    /// Returns an error with the server's last lines when it has ended, or does within `limit`.
+    pub(crate) fn check(&mut self, limit: Duration) -> Result<(), DemoError> {
+        match self.child.wait(limit) {
             Some(status) => Err(self.child.failure(format!("ended early ({status})"))),
             None => Ok(()),
         }
@@ -108,7 +108,7 @@ impl Server {
         let deadline = Instant::now() + limit;
         loop {
             interrupted()?;
-            self.check()?;
+            self.check(Duration::ZERO)?;
             // Without the socket's file there is nobody to ask yet.
             if self.socket().exists() {
                 match self.client.stats(CALL_DEADLINE) {

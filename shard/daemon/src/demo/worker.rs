@@ -200,7 +200,7 @@ impl Engine {
                 }
                 StoreOutcome::Rejected => return Err(WorkerError::Rejected(self.object_bytes)),
                 StoreOutcome::Failed(failure) => {
-                    return Err(WorkerError::Key { call: "store", failure: failure.clone() });
+                    return Err(WorkerError::Key { call: "store", failure: *failure });
                 }
             }
         }
@@ -220,7 +220,7 @@ fn leading_loaded(outcomes: &[LoadOutcome], object_bytes: usize) -> Result<usize
                 return Ok(index);
             }
             LoadOutcome::Failed(failure) => {
-                return Err(WorkerError::Key { call: "load", failure: failure.clone() });
+                return Err(WorkerError::Key { call: "load", failure: *failure });
             }
         }
     }

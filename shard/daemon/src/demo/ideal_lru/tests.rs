@@ -74,7 +74,7 @@ fn gives_the_published_hit_ratios_on_the_conversation_trace() {
         }
     }
     for (cache, ratio) in &caches {
-        assert_eq!(cache.block_count(), 288_865, "blocks of the trace");
+        assert_eq!(cache.block_count(), 288_500, "blocks of the trace");
         assert!((cache.hit_ratio() - ratio).abs() < 0.0001, "{} is not {ratio}", cache.hit_ratio());
     }
 }
