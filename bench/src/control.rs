@@ -86,11 +86,7 @@ pub(crate) fn run(args: &ControlArgs) -> anyhow::Result<()> {
         }
     };
     let mut target = Target::connect(args, address, secret)?;
-    let cases: Vec<(Operation, usize)> = args
-        .keys
-        .iter()
-        .flat_map(|keys| args.operations.iter().map(|operation| (*operation, usize::from(*keys))))
-        .collect();
+    let cases = cases(args);
     let mut measurements: Vec<Measurement> =
         cases.iter().map(|case| measurement(args, *case)).collect();
     let bar = progress(args.repeats * cases.len());
@@ -125,6 +121,17 @@ fn note(args: &ControlArgs, run: &mut Run) {
     run.note("resident_keys", args.resident_keys);
     run.note("repeats", args.repeats);
     run.note("window_ms", args.window_ms);
+}
+
+/// Lists the reads first: the stores evict what they ask for.
+fn cases(args: &ControlArgs) -> Vec<(Operation, usize)> {
+    let mut cases: Vec<_> = args
+        .keys
+        .iter()
+        .flat_map(|keys| args.operations.iter().map(|operation| (*operation, usize::from(*keys))))
+        .collect();
+    cases.sort_by_key(|(operation, _)| *operation == Operation::Reserve);
+    cases
 }
 
 fn page_count(args: &ControlArgs) -> u64 {
@@ -180,7 +187,6 @@ impl<'a> Target<'a> {
         let mut monitor = Monitor::connect(&address, &secret)?;
         let shard_count = monitor.shard_count();
         let cores = Cores::choose(u32::try_from(monitor.total()?.core).ok());
-        cores.pin_load();
         let resident = (0..shard_count)
             .map(|shard| {
                 let mut keys: Vec<Key> =
@@ -201,7 +207,7 @@ impl<'a> Target<'a> {
             shape: (FILL_SHAPE.0 * shard_count as usize, FILL_SHAPE.1),
             new_keys: (0, self.args.resident_keys),
         };
-        let window = self.load(&spec)?.run_to_end()?;
+        let window = self.cores.on_load(|| self.load(&spec)?.run_to_end())?;
         if window.counts.client_limit + window.counts.full > 0 {
             bail!(
                 "the pool cannot be filled: {} keys met the client's limit and {} a full pool; \
@@ -223,17 +229,20 @@ impl<'a> Target<'a> {
         let shape = (self.args.connections, self.args.depth);
         if operation == Operation::Echo {
             let (io, transport) = (self.args.server.io.io_mode(), self.args.server.transport);
-            let spec = EchoSpec { io, core: Some(self.cores.server), transport, shape, keys };
-            return sample_echo(&spec, window, into);
+            let spec = EchoSpec { io, transport, shape, keys };
+            return sample_echo(&spec, &self.cores, window, into);
         }
         let spec = LoadSpec { what: (operation, keys), shape, new_keys: (self.next_key, u64::MAX) };
-        let mut load = self.load(&spec)?;
-        let monitor = &mut self.monitor;
-        let before = monitor.total()?;
-        measure(&mut load, &mut || Ok(monitor.total()?.cpu_us * 1000), window, into)?;
+        let mut monitor = Monitor::connect(&self.address, &self.secret)?;
+        let before = self.monitor.total()?;
+        self.next_key = self.cores.on_load(|| {
+            let mut load = self.load(&spec)?;
+            let mut cpu_ns = || Ok(monitor.total()?.cpu_us * 1000);
+            measure(&mut load, &mut cpu_ns, window, into)?;
+            load.drain()?;
+            Ok(load.next_key().max(self.next_key))
+        })?;
         let after = self.monitor.total()?;
-        load.drain()?;
-        self.next_key = load.next_key().max(self.next_key);
         let frames = (after.frames - before.frames).max(1) as f64;
         let scratch = (after.scratch_frames - before.scratch_frames) as f64;
         into.sample("scratch_percent", scratch / frames * 100.0);

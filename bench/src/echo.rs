@@ -45,12 +45,13 @@ pub(crate) struct Echo {
 }
 
 impl Echo {
-    /// Starts it on `core`, and returns it with the other ends of its connections.
+    /// Starts it on `core`, and returns it with the other ends of its connections. It says of
+    /// every request that all of its `keys` are there.
     pub(crate) fn start(
         io: IoMode,
-        core: Option<u32>,
+        core: u32,
         transport: Transport,
-        connection_count: usize,
+        (connection_count, keys): (usize, u32),
     ) -> anyhow::Result<(Self, Vec<Stream>)> {
         let (mut near, mut far) = (Vec::new(), Vec::new());
         for _ in 0..connection_count {
@@ -60,7 +61,7 @@ impl Echo {
         }
         let (started_tx, started) = mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let server = Server::new(io, core, far);
+            let server = Server::new(io, core, keys, far);
             let thread_id = nix::unistd::gettid().as_raw();
             // The starter waits for it, or has ended with everything.
             started_tx.send(thread_id).unwrap_or_default();
@@ -112,10 +113,8 @@ struct Server {
 }
 
 impl Server {
-    fn new(io: IoMode, core: Option<u32>, streams: Vec<Stream>) -> anyhow::Result<Self> {
-        if let Some(core) = core {
-            maru_numa::pin_current_thread(core)?;
-        }
+    fn new(io: IoMode, core: u32, keys: u32, streams: Vec<Stream>) -> anyhow::Result<Self> {
+        maru_numa::pin_current_thread(core)?;
         let config = ReactorConfig { io, ..ReactorConfig::default() };
         let mut reactor = Reactor::new(config)?;
         let mut assemblers = Vec::new();
@@ -129,7 +128,7 @@ impl Server {
         }
         let mut answer = Vec::new();
         let replies = ReplyBuffer {
-            exists: ExistsReply { leading_count: 1, ..ExistsReply::default() },
+            exists: ExistsReply { leading_count: keys, ..ExistsReply::default() },
             ..ReplyBuffer::default()
         };
         encode_reply(&mut answer, Op::Exists, 0, Generation(1), &replies);

@@ -73,7 +73,10 @@ pub(crate) fn run(args: &EvictArgs) -> anyhow::Result<()> {
         for (index, resident) in args.resident_keys.iter().enumerate() {
             bar.set_message(format!("{resident} resident keys"));
             let server = Spawned::start(&args.server, 1, *resident)?;
-            sample(args, &server, *resident, (&mut plain[index], &mut pinned[index]))?;
+            let into = (&mut plain[index], &mut pinned[index]);
+            let core = Monitor::connect(server.address(), &Secret::none())?.total()?.core;
+            Cores::choose(u32::try_from(core).ok())
+                .on_load(|| sample(args, &server, *resident, into))?;
             run.own_child(server.cpu_s());
             bar.inc(1);
         }
@@ -106,7 +109,6 @@ fn sample(
 ) -> anyhow::Result<()> {
     let address = server.address();
     let mut monitor = Monitor::connect(address, &Secret::none())?;
-    Cores::choose(u32::try_from(monitor.total()?.core).ok()).pin_load();
     let length = Duration::from_millis(args.window_ms);
     let mut load = start(args, address)?;
     // Twice the pool: every page was used, and every store since has evicted.

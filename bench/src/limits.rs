@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use clap::Args;
 use hdrhistogram::Histogram;
 use maru_uring::{Io, IoMode};
@@ -101,25 +102,21 @@ impl Case {
         into: &mut Measurement,
     ) -> anyhow::Result<()> {
         match self {
-            Self::SystemCall => into.sample("ns", system_call_ns()),
-            Self::Alone(transport) => into.sample("ns", alone_ns(*transport)?),
+            Self::SystemCall => into.sample("ns", cores.on_load(|| Ok(system_call_ns()))?),
+            Self::Alone(transport) => into.sample("ns", cores.on_load(|| alone_ns(*transport))?),
             Self::Two { transport, spin } => {
-                let latency = two_threads(*transport, *spin, cores.server)?;
+                let latency = two_threads(*transport, *spin, cores)?;
                 into.sample("p50_us", latency.value_at_quantile(0.5) as f64 / 1e3);
                 into.sample("p99_us", latency.value_at_quantile(0.99) as f64 / 1e3);
                 into.add_latency(&latency);
             }
-            Self::Copy { block_bytes } => into.sample("gb_per_s", copy_gb_per_s(*block_bytes)),
+            Self::Copy { block_bytes } => {
+                into.sample("gb_per_s", cores.on_load(|| Ok(copy_gb_per_s(*block_bytes)))?)
+            }
             Self::Echo { io, transport, shape, keys } => {
-                let spec = EchoSpec {
-                    io: *io,
-                    core: Some(cores.server),
-                    transport: *transport,
-                    shape: *shape,
-                    keys: *keys,
-                };
+                let spec = EchoSpec { io: *io, transport: *transport, shape: *shape, keys: *keys };
                 let window = (WARM_UP, Duration::from_millis(args.window_ms));
-                sample_echo(&spec, window, into)?;
+                sample_echo(&spec, cores, window, into)?;
             }
         }
         Ok(())
@@ -130,7 +127,6 @@ impl Case {
 pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<()> {
     let mut run = Run::start("limits");
     let cores = Cores::choose(None);
-    cores.pin_load();
     run.note("repeats", args.repeats);
     run.note("window_ms", args.window_ms);
     let cases = Case::all();
@@ -139,7 +135,8 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<()> {
     for _ in 0..args.repeats {
         for (case, measurement) in cases.iter().zip(&mut measurements) {
             bar.set_message(case.name());
-            case.sample(&cores, args, measurement)?;
+            let sampled = case.sample(&cores, args, measurement);
+            sampled.with_context(|| case.name())?;
             bar.inc(1);
         }
     }
@@ -165,18 +162,26 @@ impl Cores {
         Self { server, load }
     }
 
-    /// Pins the calling thread, which makes the load.
-    pub(crate) fn pin_load(&self) {
-        if let Err(error) = maru_numa::pin_current_thread(self.load) {
-            eprintln!("warning: the load is not pinned: {error}");
-        }
+    /// Runs `work` on a thread that is pinned to the load's core. Threads and processes that the
+    /// caller starts are not pinned with it.
+    pub(crate) fn on_load<T: Send>(
+        &self,
+        work: impl FnOnce() -> anyhow::Result<T> + Send,
+    ) -> anyhow::Result<T> {
+        let pinned = || {
+            if let Err(error) = maru_numa::pin_current_thread(self.load) {
+                eprintln!("warning: the load is not pinned: {error}");
+            }
+            work()
+        };
+        let joined = std::thread::scope(|scope| scope.spawn(pinned).join());
+        joined.unwrap_or_else(|_| Err(anyhow::anyhow!("the load's thread panicked")))
     }
 }
 
 /// One echo to measure.
 pub(crate) struct EchoSpec {
     pub(crate) io: IoMode,
-    pub(crate) core: Option<u32>,
     pub(crate) transport: Transport,
     /// Connections, and requests out on each.
     pub(crate) shape: (usize, usize),
@@ -186,21 +191,26 @@ pub(crate) struct EchoSpec {
 /// Measures one echo for one window.
 pub(crate) fn sample_echo(
     spec: &EchoSpec,
+    cores: &Cores,
     window: (Duration, Duration),
     into: &mut Measurement,
 ) -> anyhow::Result<()> {
     let (connections, depth) = spec.shape;
-    let (echo, streams) = Echo::start(spec.io, spec.core, spec.transport, connections)?;
+    let shape = (connections, u32::try_from(spec.keys)?);
+    let (echo, streams) = Echo::start(spec.io, cores.server, spec.transport, shape)?;
     let keys: Vec<_> = (0..64 * spec.keys as u64).map(key).collect();
     let none = ShardKeys::new(0, 1, 0, 0);
     let what = (Operation::Echo, spec.keys);
     let work = Work::new(what, Generation(1), &keys, none, connections * depth);
     let streams = streams.into_iter().map(|stream| (stream, 0)).collect();
-    let mut load = Load::start(spec.io, streams, vec![work], depth)?;
-    measure(&mut load, &mut || Ok(echo.cpu_ns()), window, into)?;
-    load.drain()?;
-    drop(load);
-    echo.join()
+    let asked = cores.on_load(|| {
+        let mut load = Load::start(spec.io, streams, vec![work], depth)?;
+        measure(&mut load, &mut || Ok(echo.cpu_ns()), window, into)?;
+        load.drain()
+    });
+    // Its own error says more than that of the load, which only sees a closed connection.
+    echo.join()?;
+    asked
 }
 
 fn system_call_ns() -> f64 {
@@ -225,12 +235,13 @@ fn alone_ns(transport: Transport) -> anyhow::Result<f64> {
     Ok(start.elapsed().as_nanos() as f64 / f64::from(ROUND_TRIPS_ALONE))
 }
 
-fn two_threads(transport: Transport, spin: bool, core: u32) -> anyhow::Result<Histogram<u64>> {
+fn two_threads(transport: Transport, spin: bool, cores: &Cores) -> anyhow::Result<Histogram<u64>> {
     let (mut near, mut far) = pair(transport)?;
     if spin {
         near.set_nonblocking()?;
         far.set_nonblocking()?;
     }
+    let core = cores.server;
     let other = std::thread::spawn(move || -> std::io::Result<()> {
         // Unpinned it measures something else, which the spread then shows.
         maru_numa::pin_current_thread(core).unwrap_or_default();
@@ -241,17 +252,20 @@ fn two_threads(transport: Transport, spin: bool, core: u32) -> anyhow::Result<Hi
         }
         Ok(())
     });
-    let mut latency = new_histogram();
-    let mut bytes = [1; SMALL_BYTES];
-    for _ in 0..ROUND_TRIPS_OF_TWO {
-        let start = Instant::now();
-        near.write_all(&bytes)?;
-        read_all(&mut near, &mut bytes)?;
-        latency.saturating_record(u64::try_from(start.elapsed().as_nanos())?);
-    }
-    drop(near);
+    let latency = cores.on_load(|| {
+        let mut latency = new_histogram();
+        let mut bytes = [1; SMALL_BYTES];
+        for _ in 0..ROUND_TRIPS_OF_TWO {
+            let start = Instant::now();
+            near.write_all(&bytes)?;
+            read_all(&mut near, &mut bytes)?;
+            latency.saturating_record(u64::try_from(start.elapsed().as_nanos())?);
+        }
+        drop(near);
+        Ok(latency)
+    });
     other.join().map_err(|_| anyhow::anyhow!("the other thread panicked"))??;
-    Ok(latency)
+    latency
 }
 
 /// Reads exactly `bytes`, over and over when the socket does not wait.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
@@ -163,7 +163,7 @@ impl Run {
         let mut warnings = self.machine.warnings();
         let own_s = process_cpu_s(std::process::id()) + self.children_s;
         warnings.extend(self.noise.warnings(own_s));
-        warnings.extend(self.spread_warnings());
+        warnings.extend(self.spread_warning());
         self.print_tables();
         for (name, value) in &self.derived {
             println!("{name}: {value:.3}");
@@ -191,14 +191,21 @@ impl Run {
         Ok(())
     }
 
-    fn spread_warnings(&self) -> Vec<String> {
-        let wide = self.measurements.iter().flat_map(|measurement| {
-            let wide = measurement.spreads().filter(|(_, spread)| *spread > SPREAD_MAX);
-            wide.map(|(metric, spread)| {
-                format!("{}: {metric} spreads over {:.0} %", measurement.name, spread * 100.0)
-            })
+    /// Says in one line how many figures differ from sample to sample, and which one most.
+    fn spread_warning(&self) -> Option<String> {
+        let spreads = self.measurements.iter().flat_map(|measurement| {
+            let of_one = measurement.spreads().filter(|(_, spread)| *spread > SPREAD_MAX);
+            of_one.map(|(metric, spread)| (spread, &measurement.name, metric))
         });
-        wide.collect()
+        let wide: Vec<_> = spreads.collect();
+        let (spread, name, metric) = wide.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
+        Some(format!(
+            "{} figures spread over more than {:.0} % of their median from sample to sample, most \
+             of all {metric} of {name}: {:.0} %",
+            wide.len(),
+            SPREAD_MAX * 100.0,
+            spread * 100.0
+        ))
     }
 
     /// Prints one table for each stretch of measurements with the same metrics.
@@ -206,7 +213,7 @@ impl Run {
         for group in self.measurements.chunk_by(|a, b| a.metric_names() == b.metric_names()) {
             let names = group[0].metric_names();
             let mut table = Table::new();
-            table.load_style(UTF8_HORIZONTAL_ONLY);
+            table.load_style(UTF8_FULL_CONDENSED);
             table.set_header(["medians"].into_iter().chain(names.iter().copied()));
             for measurement in group {
                 let values = measurement.samples.iter().map(|(_, values)| short(median(values)));
