@@ -22,7 +22,7 @@ ARROWS = {
     "maru-numa": {"maru-plan"},
     "maru-client": {"maru-session", "maru-wire", "maru-uring", "maru-transfer"},
 }
-PURE_CRATES = {"rkyv", "zerocopy", "blake3", "thiserror", "hashbrown"}
+PURE_CRATES = {"rkyv", "zerocopy", "blake3", "thiserror"}
 LEFTOVERS = re.compile(r"\b(?:FIXME|XXX|TODO|HACK)\b|todo!\(|unimplemented!\(|#\[ignore|should_panic")
 LIB_LINE = re.compile(
     r"^\s*(//.*|#!?\[.*|(pub(\([a-z ]+\))? )?(mod|use|extern crate) .*|[A-Za-z0-9_:, ]+,?|\};?|\{|\)\]|)$"
