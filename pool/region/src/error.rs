@@ -66,7 +66,7 @@ pub enum RegionError {
         sizes_kib: Vec<u64>,
     },
     /// Part of the region could not be had, though there seemed to be enough.
-    #[error("the memory at byte {offset} of region {region} cannot be populated")]
+    #[error("the memory at byte {offset} of region {region} cannot be populated: {source}")]
     Populate {
         /// The region.
         region: u32,
@@ -77,7 +77,7 @@ pub enum RegionError {
         source: io::Error,
     },
     /// A file that says how much memory there is cannot be read.
-    #[error("{} says nothing of the memory", path.display())]
+    #[error("{} says nothing of the memory: {source}", path.display())]
     Proc {
         /// The file.
         path: PathBuf,
@@ -86,7 +86,7 @@ pub enum RegionError {
         source: io::Error,
     },
     /// Another system call failed.
-    #[error("{call} failed for region {region}")]
+    #[error("{call} failed for region {region}: {source}")]
     System {
         /// The call.
         call: &'static str,
@@ -96,4 +96,23 @@ pub enum RegionError {
         #[source]
         source: io::Error,
     },
+}
+
+impl RegionError {
+    /// Says whether waiting may help: memory that others hold now would be enough.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Memory { need_bytes, available, kept_bytes } => {
+                need_bytes.saturating_add(*kept_bytes) <= available.most_bytes
+            }
+            Self::Size { .. }
+            | Self::Name { .. }
+            | Self::HugePages { .. }
+            | Self::HugePageSize { .. }
+            | Self::Populate { .. }
+            | Self::Proc { .. }
+            | Self::System { .. } => false,
+        }
+    }
 }

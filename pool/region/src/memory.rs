@@ -20,6 +20,8 @@ pub struct MemoryAvailable {
     pub cgroup_bytes: Option<u64>,
     /// The directory of that cgroup.
     pub cgroup: Option<PathBuf>,
+    /// What there would be if nobody took any, in bytes: the machine's memory or the lowest limit.
+    pub most_bytes: u64,
 }
 
 impl MemoryAvailable {
@@ -54,19 +56,18 @@ pub fn memory_available() -> Result<MemoryAvailable, RegionError> {
 /// As [`memory_available`], with all paths taken below `root`.
 fn memory_available_below(root: &Path) -> Result<MemoryAvailable, RegionError> {
     let path = root.join("proc/meminfo");
-    let machine_bytes = fs::read_to_string(&path)
-        .and_then(|text| {
-            field(&text, "MemAvailable:")
-                .and_then(|kib| kib.checked_mul(1024))
-                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no MemAvailable"))
-        })
+    let (machine_bytes, total_bytes) = fs::read_to_string(&path)
+        .and_then(|text| Ok((meminfo(&text, "MemAvailable:")?, meminfo(&text, "MemTotal:")?)))
         .map_err(|source| RegionError::Proc { path, source })?;
-    let tightest = cgroups(root)
+    let cgroups = cgroups(root);
+    let limits = cgroups.iter().filter_map(Cgroup::limit_bytes);
+    let most_bytes = limits.fold(total_bytes, u64::min);
+    let tightest = cgroups
         .into_iter()
         .filter_map(|cgroup| cgroup.room_bytes().map(|bytes| (bytes, cgroup.directory)))
         .min();
     let (cgroup_bytes, cgroup) = tightest.unzip();
-    Ok(MemoryAvailable { machine_bytes, cgroup_bytes, cgroup })
+    Ok(MemoryAvailable { machine_bytes, cgroup_bytes, cgroup, most_bytes })
 }
 
 /// The names of one version's files.
@@ -97,16 +98,27 @@ struct Cgroup {
 }
 
 impl Cgroup {
+    /// Gives its limit. None where it has none.
+    fn limit_bytes(&self) -> Option<u64> {
+        self.number(self.files.limit).filter(|bytes| *bytes < LIMIT_BYTES_MAX)
+    }
+
     /// Gives what its limit leaves. None where it has no limit.
     fn room_bytes(&self) -> Option<u64> {
-        let read = |name| fs::read_to_string(self.directory.join(name)).ok();
-        let number = |name| read(name)?.trim().parse::<u64>().ok();
-        let limit = number(self.files.limit).filter(|bytes| *bytes < LIMIT_BYTES_MAX)?;
-        let usage = number(self.files.usage).unwrap_or(0);
-        let stat = read("memory.stat").unwrap_or_default();
+        let limit = self.limit_bytes()?;
+        let usage = self.number(self.files.usage).unwrap_or(0);
+        let stat = self.read("memory.stat").unwrap_or_default();
         let file_bytes: u64 =
             self.files.file_pages.iter().filter_map(|name| field(&stat, name)).sum();
         Some(limit.saturating_sub(usage.saturating_sub(file_bytes)))
+    }
+
+    fn read(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.directory.join(name)).ok()
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.read(name)?.trim().parse().ok()
     }
 }
 
@@ -165,6 +177,12 @@ impl<'a> Mount<'a> {
         };
         ours.then_some(path)
     }
+}
+
+/// Finds a size in the text of `/proc/meminfo`, in bytes.
+fn meminfo(text: &str, name: &'static str) -> io::Result<u64> {
+    let bytes = field(text, name).and_then(|kib| kib.checked_mul(1024));
+    bytes.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("no {name}")))
 }
 
 /// Finds the number after a name at the start of a line.

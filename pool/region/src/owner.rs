@@ -45,7 +45,7 @@ pub enum OwnerLockError {
         path: PathBuf,
     },
     /// The file cannot be made, locked or written.
-    #[error("the owner's lock {} cannot be taken", path.display())]
+    #[error("the owner's lock {} cannot be taken: {source}", path.display())]
     System {
         /// The file.
         path: PathBuf,

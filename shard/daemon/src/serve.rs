@@ -12,6 +12,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 mod error;
 mod memory;
+mod probe;
 mod ready;
 mod shards;
 mod signals;

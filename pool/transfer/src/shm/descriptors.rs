@@ -29,7 +29,7 @@ pub enum DescriptorError {
         fds_max: usize,
     },
     /// The socket failed.
-    #[error("the Unix socket failed")]
+    #[error("the Unix socket failed: {0}")]
     Socket(#[source] io::Error),
 }
 

@@ -51,10 +51,10 @@ pub enum MapError {
         region: u32,
     },
     /// The handler of bus errors cannot be installed.
-    #[error("the handler of bus errors cannot be installed")]
+    #[error("the handler of bus errors cannot be installed: {0}")]
     Guard(#[source] io::Error),
     /// The system refused the map.
-    #[error("region {region} cannot be mapped")]
+    #[error("region {region} cannot be mapped: {source}")]
     System {
         /// The region.
         region: u32,

@@ -16,7 +16,7 @@ const SO_PEERPIDFD: libc::c_int = 77;
 
 /// Why nothing is known of the peer: it is no connected Unix socket.
 #[derive(Debug, thiserror::Error)]
-#[error("the peer of the socket cannot be identified")]
+#[error("the peer of the socket cannot be identified: {0}")]
 pub struct PeerError(#[source] io::Error);
 
 /// The process that connected a Unix socket (or that made the pair).

@@ -4,6 +4,7 @@ use maru_plan::PlanError;
 use maru_region::RegionError;
 use maru_uring::ReactorError;
 
+use super::probe::ProbeError;
 use crate::acceptor::ListenError;
 
 /// Why a server could not start. Everything that it had taken is released.
@@ -16,6 +17,8 @@ pub(crate) enum StartError {
     Listen(#[from] ListenError),
     #[error("pool_bytes: {0}")]
     Region(#[from] RegionError),
+    #[error("pool_bytes: the memory is of no use to clients: {0}")]
+    Probe(#[from] ProbeError),
     #[error("io: shard {shard} cannot start: {source}")]
     Reactor { shard: u32, source: ReactorError },
     #[error("cannot start the thread {name}: {source}")]

@@ -10,12 +10,17 @@ use maru_wire::RegionInfo;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::error::StartError;
+use super::probe::probe;
 use super::shards::spawn;
 use super::signals::Signals;
 use crate::config::{Config, Size};
 
 /// Time between two lines about the progress of taking memory.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(2);
+/// How long a server waits at its start for memory that others hold.
+const MEMORY_WAIT: Duration = Duration::from_secs(10);
+/// How often it looks meanwhile.
+const MEMORY_POLL: Duration = Duration::from_millis(100);
 
 /// Plans shards and regions for the cores that this process may use.
 pub(crate) fn plan(config: &Config) -> Result<Plan, StartError> {
@@ -50,28 +55,62 @@ pub(crate) fn infos(plan: &Plan) -> Vec<RegionInfo> {
     plan.regions.iter().map(info).collect()
 }
 
-/// Makes the regions and takes their memory. `None`: a signal came first.
+/// Makes the regions, takes their memory and tries it. `None`: a signal came first.
 pub(crate) fn take(
     config: &Config,
     plan: &Plan,
     signals: &Signals,
 ) -> Result<Option<Vec<Region>>, StartError> {
-    let regions = create(config, plan)?;
+    let made = wait_for_memory(|| create(config, plan), |wait| signals.come_within(wait))?;
+    let Some(regions) = made else {
+        tracing::info!("ended before there was memory for the pool");
+        return Ok(None);
+    };
     let done = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(StartError::system("eventfd"))?;
     let done = Arc::new(done);
     let outcome = Arc::new(Mutex::new(None));
+    let page_bytes = plan.page_bytes;
     let (bell, slot) = (Arc::clone(&done), Arc::clone(&outcome));
     spawn("memory".to_owned(), move || {
-        let populated = populate(&regions).map(|()| regions);
-        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(populated);
+        let populated = populate(&regions).map_err(StartError::from);
+        let usable = populated.and_then(|()| Ok(probe(&regions, page_bytes)?));
+        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(usable.map(|()| regions));
         bell.write(1).expect("the counter is 0 before");
     })?;
     if signals.come_before(done.as_fd())? {
         tracing::info!("ended before the pool was ready");
         return Ok(None);
     }
-    let populated = outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
-    Ok(Some(populated.expect("set before the bell rang")?))
+    let usable = outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
+    Ok(Some(usable.expect("set before the bell rang")?))
+}
+
+/// Calls `make` until there is memory, for a while: a killed run's memory is free only once its
+/// clients have dropped their maps of it. `has_signal` waits; `None`: a signal came first.
+fn wait_for_memory<T>(
+    mut make: impl FnMut() -> Result<T, RegionError>,
+    mut has_signal: impl FnMut(Duration) -> Result<bool, StartError>,
+) -> Result<Option<T>, StartError> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match make() {
+            Ok(made) => return Ok(Some(made)),
+            Err(error) if error.may_pass() && waited < MEMORY_WAIT => {
+                if waited.is_zero() {
+                    tracing::warn!(
+                        "waiting up to {} s for memory, which clients of the last run may still \
+                         hold: {error}",
+                        MEMORY_WAIT.as_secs()
+                    );
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if has_signal(MEMORY_POLL)? {
+            return Ok(None);
+        }
+        waited += MEMORY_POLL;
+    }
 }
 
 fn create(config: &Config, plan: &Plan) -> Result<Vec<Region>, RegionError> {
@@ -104,3 +143,6 @@ fn populate(regions: &[Region]) -> Result<(), RegionError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! SIGTERM and SIGINT, read from a descriptor. They ask the server to end; twice is once.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
@@ -31,6 +32,17 @@ impl Signals {
             if let Some(signal) = number.and_then(|number| Signal::try_from(number).ok()) {
                 return Ok(signal);
             }
+        }
+    }
+
+    /// Waits for a signal, at most so long. Returns whether one came.
+    pub(crate) fn come_within(&self, wait: Duration) -> Result<bool, StartError> {
+        let mut waited = [PollFd::new(self.descriptor.as_fd(), PollFlags::POLLIN)];
+        let wait = PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX);
+        match poll(&mut waited, wait) {
+            Ok(count) => Ok(count > 0),
+            Err(nix::Error::EINTR) => Ok(false),
+            Err(source) => Err(StartError::System { call: "poll", source }),
         }
     }
 

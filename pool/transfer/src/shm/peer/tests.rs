@@ -137,5 +137,5 @@ fn other_sockets_have_no_peer_process() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let error = PeerProcess::of(stream.as_fd()).unwrap_err();
-    assert_eq!(error.to_string(), "the peer of the socket cannot be identified");
+    assert!(error.to_string().starts_with("the peer of the socket cannot be identified: "));
 }
