@@ -12,6 +12,7 @@ mod run;
 mod server;
 mod trace;
 mod worker;
+mod workers;
 mod workload;
 
 pub(crate) use args::{ChildArgs, DemoArgs, WorkerArgs};

@@ -1,4 +1,5 @@
-//! What a worker process tells the demo: JSON lines on its standard output.
+//! What a worker process tells the demo: JSON lines on its standard output. What it hears: how
+//! many requests it may begin, a number a line on its standard input.
 
 use std::io::{self, BufRead, Write};
 
@@ -12,7 +13,7 @@ const LATENCY_NS_MAX: u64 = 120_000_000_000;
 #[derive(Serialize, Deserialize, PartialEq, Debug)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Message {
-    /// The worker reached the server and waits for a line on its standard input.
+    /// The worker reached the server and waits for its first permit.
     Ready,
     /// How many requests the worker has ended since its last line.
     Progress {
@@ -142,6 +143,20 @@ pub(crate) fn receive(reader: &mut impl BufRead) -> io::Result<Option<Message>> 
     Ok(Some(serde_json::from_str(&line)?))
 }
 
+/// Allows the worker at the pipe's other end to begin `count` requests in all.
+pub(crate) fn send_permit(writer: &mut impl Write, count: u64) -> io::Result<()> {
+    writer.write_all(format!("{count}\n").as_bytes())
+}
+
+/// Reads the next permit. The end of the pipe is an error: the demo is gone.
+pub(crate) fn receive_permit(reader: &mut impl BufRead) -> io::Result<u64> {
+    let mut line = String::new();
+    if reader.read_line(&mut line)? == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    line.trim_end().parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -179,6 +194,18 @@ mod tests {
     fn a_line_that_is_no_message_is_an_error() {
         assert!(receive(&mut &b"Segmentation fault\n"[..]).is_err());
         assert!(receive(&mut &b"\"rea"[..]).is_err());
+    }
+
+    #[test]
+    fn permits_pass_a_pipe_and_end_with_it() {
+        let mut pipe = Vec::new();
+        send_permit(&mut pipe, 8).unwrap();
+        send_permit(&mut pipe, u64::MAX).unwrap();
+        let mut reader = &pipe[..];
+        assert_eq!(receive_permit(&mut reader).unwrap(), 8);
+        assert_eq!(receive_permit(&mut reader).unwrap(), u64::MAX);
+        assert!(receive_permit(&mut reader).is_err());
+        assert!(receive_permit(&mut &b"go\n"[..]).is_err());
     }
 
     #[test]

@@ -1,41 +1,21 @@
 //! The demo from start to end: server, workers, progress, result.
 
-use std::ffi::OsString;
-use std::io::{BufReader, Write};
-use std::process::{ChildStdin, ChildStdout, ExitCode};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::time::{Duration, Instant};
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::mpsc::{self, Receiver, Sender};
 
-use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use nix::sys::signal::{SigSet, Signal};
 
 use super::args::{DemoArgs, OBJECT_BYTES_MAX};
-use super::child::{Child, Output};
 use super::error::DemoError;
 use super::ideal_lru::IdealLru;
-use super::protocol::{Message, WorkerReport, receive};
 use super::report::{Report, Setup};
 use super::server::Server;
+use super::workers::{Event, Workers};
 
 /// Fewest pages of a shard that a server accepts.
 const SHARD_BLOCKS_MIN: u64 = 16;
-/// How long a worker may take to end after its last line.
-const END_LIMIT: Duration = Duration::from_secs(5);
-/// How long a server may take to end after a worker failed, to be the reason for that.
-const BLAME_LIMIT: Duration = Duration::from_millis(300);
-/// How often the server is looked at while nothing else happens.
-const CHECK_PERIOD: Duration = Duration::from_millis(200);
-
-/// All that the demo waits for.
-enum Event {
-    Worker(usize, Message),
-    /// The worker's output ended, or was no message.
-    WorkerSilent(usize),
-    ServerEnded,
-    Signal(Signal),
-}
-
 /// Runs the demo and prints its result. Fails on any wrong byte and on books that do not balance.
 pub(crate) fn run(args: &DemoArgs) -> ExitCode {
     match replay(args) {
@@ -160,144 +140,4 @@ fn progress_bar(args: &DemoArgs, request_count: u64) -> ProgressBar {
     );
     ProgressBar::with_draw_target(Some(request_count), target)
         .with_style(style.expect("a constant template that is well formed"))
-}
-
-/// The workers' processes.
-struct Workers {
-    children: Vec<Child>,
-    inputs: Vec<ChildStdin>,
-}
-
-impl Workers {
-    fn start(args: &DemoArgs, server: &Server, events: &Sender<Event>) -> Result<Self, DemoError> {
-        let mut workers = Self { children: Vec::new(), inputs: Vec::new() };
-        for (index, number) in (0..args.workers).enumerate() {
-            let name = format!("worker {number}");
-            let flags = worker_flags(args, server, number);
-            let mut child = Child::start(name, flags, Output::Pipe, || ())?;
-            let (input, output) = child.take_pipes();
-            workers.children.push(child);
-            workers.inputs.push(input);
-            let events = events.clone();
-            std::thread::spawn(move || forward_messages(index, output, &events));
-        }
-        Ok(workers)
-    }
-
-    /// Lets all workers go at once and gathers what they did, and how long it took.
-    fn run(
-        &mut self,
-        events: &Receiver<Event>,
-        server: &mut Server,
-        bar: &ProgressBar,
-    ) -> Result<(WorkerReport, Duration), DemoError> {
-        let count = self.children.len();
-        let mut ready = 0;
-        let mut done = vec![false; count];
-        let mut total = WorkerReport::default();
-        let mut start = Instant::now();
-        while done.contains(&false) {
-            match next_event(events, server)? {
-                Event::Worker(_, Message::Ready) => {
-                    ready += 1;
-                    if ready == count {
-                        start = Instant::now();
-                        self.go()?;
-                    }
-                }
-                Event::Worker(_, Message::Progress { requests }) => bar.inc(requests),
-                Event::Worker(index, Message::Done(report)) => {
-                    total.add(&report);
-                    done[index] = true;
-                }
-                Event::Worker(index, Message::Failed { error }) => {
-                    server.check(BLAME_LIMIT)?;
-                    return Err(self.children[index].failure(format!("failed: {error}")));
-                }
-                Event::WorkerSilent(index) if !done[index] => {
-                    server.check(BLAME_LIMIT)?;
-                    let status = self.children[index].wait(END_LIMIT);
-                    let how = status.map_or("said what is no message".to_owned(), |status| {
-                        format!("ended early ({status})")
-                    });
-                    return Err(self.children[index].failure(how));
-                }
-                Event::WorkerSilent(_) => {}
-                Event::ServerEnded => server.check(Duration::ZERO)?,
-                Event::Signal(signal) => return Err(DemoError::Signal(signal)),
-            }
-        }
-        let elapsed = start.elapsed();
-        self.join()?;
-        Ok((total, elapsed))
-    }
-
-    fn go(&mut self) -> Result<(), DemoError> {
-        for input in &mut self.inputs {
-            input.write_all(b"go\n").map_err(DemoError::system("start a worker's work"))?;
-        }
-        Ok(())
-    }
-
-    /// Waits for the processes to end, so that nothing of theirs is left at the server.
-    fn join(&mut self) -> Result<(), DemoError> {
-        for child in &mut self.children {
-            match child.wait(END_LIMIT) {
-                Some(status) if status.success() => {}
-                Some(status) => return Err(child.failure(format!("ended badly ({status})"))),
-                None => return Err(child.failure(format!("did not end within {END_LIMIT:?}"))),
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Waits for the next event; a server that ended in the meantime is an error.
-fn next_event(events: &Receiver<Event>, server: &mut Server) -> Result<Event, DemoError> {
-    loop {
-        match events.recv_timeout(CHECK_PERIOD) {
-            Ok(event) => return Ok(event),
-            Err(RecvTimeoutError::Timeout) => server.check(Duration::ZERO)?,
-            Err(RecvTimeoutError::Disconnected) => unreachable!("the signals' thread holds one"),
-        }
-    }
-}
-
-fn forward_messages(index: usize, output: ChildStdout, events: &Sender<Event>) {
-    let mut output = BufReader::new(output);
-    let last = loop {
-        match receive(&mut output) {
-            Ok(Some(message)) => {
-                if events.send(Event::Worker(index, message)).is_err() {
-                    return;
-                }
-            }
-            Ok(None) | Err(_) => break Event::WorkerSilent(index),
-        }
-    };
-    // Nobody listens once the demo has ended.
-    events.send(last).unwrap_or_default();
-}
-
-fn worker_flags(args: &DemoArgs, server: &Server, number: u32) -> Vec<OsString> {
-    let io = args.io.to_possible_value().expect("no choice is skipped");
-    let mut flags: Vec<OsString> = ["demo-worker", "--socket"].map(Into::into).into();
-    flags.push(server.socket().into());
-    let values = [
-        ("--worker", number.to_string()),
-        ("--workers", args.workers.to_string()),
-        ("--object-bytes", args.object_bytes.0.to_string()),
-        ("--seed", args.seed.to_string()),
-        ("--io", io.get_name().to_owned()),
-    ];
-    for (flag, value) in values {
-        flags.extend([flag.into(), value.into()]);
-    }
-    if let Some(trace) = &args.trace {
-        flags.extend(["--trace".into(), trace.into()]);
-    }
-    if let Some(requests) = args.requests {
-        flags.extend(["--requests".into(), requests.to_string().into()]);
-    }
-    flags
 }

@@ -11,7 +11,7 @@ use maru_client::{
 
 use super::args::WorkerArgs;
 use super::pattern;
-use super::protocol::{Message, WorkerReport, send};
+use super::protocol::{Message, WorkerReport, receive_permit, send};
 use super::workload::{NAMESPACE, Request, WorkloadError, key_of};
 use crate::config::IoChoice;
 
@@ -52,20 +52,39 @@ pub(crate) fn run_worker(args: &WorkerArgs) -> ExitCode {
 fn work(args: &WorkerArgs, output: &mut impl Write) -> Result<WorkerReport, WorkerError> {
     let mut engine = Engine::new(args)?;
     send(output, &Message::Ready)?;
-    let mut go = String::new();
-    if io::stdin().lock().read_line(&mut go)? == 0 {
-        return Err(WorkerError::Pipe(io::ErrorKind::UnexpectedEof.into()));
-    }
+    let mut permit = Permit::new(io::stdin().lock());
     let (mut said, mut requests_said) = (Instant::now(), 0);
     for request in args.workload().open_share(args.worker, args.workers)? {
+        permit.wait_for(engine.report.requests)?;
         engine.serve(&request?)?;
-        if said.elapsed() >= PROGRESS_PERIOD {
+        // Others may wait for this one's progress; a lone worker tells it for the bar only.
+        if args.workers > 1 || said.elapsed() >= PROGRESS_PERIOD {
             let requests = engine.report.requests - requests_said;
             send(output, &Message::Progress { requests })?;
             (said, requests_said) = (Instant::now(), engine.report.requests);
         }
     }
     Ok(engine.report)
+}
+
+/// How many requests the demo lets this worker begin; raised by lines on a pipe.
+struct Permit<R> {
+    lines: R,
+    count: u64,
+}
+
+impl<R: BufRead> Permit<R> {
+    fn new(lines: R) -> Self {
+        Self { lines, count: 0 }
+    }
+
+    /// Waits until request number `number`, counted from 0, may begin.
+    fn wait_for(&mut self, number: u64) -> Result<(), WorkerError> {
+        while self.count <= number {
+            self.count = receive_permit(&mut self.lines)?;
+        }
+        Ok(())
+    }
 }
 
 /// The client, its buffers and what was counted so far.
