@@ -27,6 +27,9 @@ impl Time {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CallId(pub u64);
 
+/// Highest number that a refusal, which nothing proves, may move the dials' numbers to.
+const DIAL_JUMP_MAX: u64 = 1 << 62;
+
 /// Request ids of the session itself have this bit.
 pub(crate) const OWN_ID: u64 = 1 << 63;
 
@@ -262,6 +265,15 @@ impl Session {
     pub(crate) fn next_dial(&mut self) -> Dial {
         self.dial_last += 1;
         Dial(self.dial_last)
+    }
+
+    /// Lets the next dial have a number above `used`. Returns whether that is one.
+    pub(crate) fn dial_past(&mut self, used: u64) -> bool {
+        let is_usable = used <= DIAL_JUMP_MAX;
+        if is_usable {
+            self.dial_last = self.dial_last.max(used);
+        }
+        is_usable
     }
 
     pub(crate) fn link_mut(&mut self, id: LinkId) -> &mut Link {

@@ -1,13 +1,15 @@
 //! Dials, back-off, and what happens when a link takes too long.
 
+use maru_wire::Refusal;
+
 use crate::link::Link;
 use crate::link::{Failed, State};
 use crate::{CloseCause, Dial, Failure, LinkFault, LinkId, Output, Session, Time};
 
 /// The error number of a connection that the listener's full backlog refused (EAGAIN).
 const TRY_AGAIN: i32 = 11;
-/// How often such a connection is tried again before its callers are told.
-const BACKLOG_ATTEMPTS: u32 = 8;
+/// How often a dial that the next may mend is repeated before its callers are told.
+const ATTEMPTS_MAX: u32 = 8;
 
 impl Session {
     /// Returns when `timer` wants to be called.
@@ -110,10 +112,18 @@ impl Session {
         link.failure_count = link.failure_count.saturating_add(1);
         link.state = State::Down;
         link.out.clear();
-        if fault == LinkFault::ConnectFailed(TRY_AGAIN) && doublings < BACKLOG_ATTEMPTS {
+        if self.may_pass(fault) && doublings < ATTEMPTS_MAX {
             return;
         }
         self.fail_waiting(id, Failure::Unreachable(fault));
+    }
+
+    /// Whether the next dial may mend it at once.
+    fn may_pass(&mut self, fault: LinkFault) -> bool {
+        if let LinkFault::Refused(Refusal::ConnectionNumberUsed(used)) = fault {
+            return self.dial_past(used);
+        }
+        fault == LinkFault::ConnectFailed(TRY_AGAIN)
     }
 
     /// Closes a link that was up.

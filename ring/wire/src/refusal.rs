@@ -32,7 +32,7 @@ pub enum Refusal {
     #[error("no such shard: the server has {0}")]
     NoSuchShard(u32),
     /// A connection of this incarnation with this number or a higher one exists already.
-    #[error("connection number {0} of this incarnation is not below the new one")]
+    #[error("this client has used connection number {0} already; a higher one is needed")]
     ConnectionNumberUsed(u64),
     /// Another process uses this incarnation; the number is its process id.
     #[error("process {0} uses this incarnation already")]

@@ -111,6 +111,43 @@ fn a_lasting_fault_is_told_without_a_dial_until_the_retry_period_ends() {
     }
 }
 
+/// A connection number that the server has seen already is passed, and the call goes on.
+#[test]
+fn a_used_connection_number_is_passed() {
+    let mut bench = Bench::new();
+    bench.ping(1, 0);
+    let dial = bench.dial();
+    bench.refuse_hello(dial, 1, Refusal::ConnectionNumberUsed(700));
+    assert_eq!(bench.completions(), [], "the call waits on");
+    let wait = bench.session.next_deadline().expect("a dial is due").0 - bench.now.0;
+    let dial = bench.later(wait).dial();
+    assert_eq!(bench.accept(dial, 1).connection_number, 701);
+    assert_eq!(bench.sent(dial)[0].id, 1);
+}
+
+/// Whoever refuses each number, or names one with none above it, is told to the callers.
+#[test]
+fn used_connection_numbers_without_end_are_told() {
+    for used in [1_000, u64::MAX] {
+        let mut bench = Bench::new();
+        bench.session.reach(bench.now, CallId(1), data(0));
+        let refusal = Refusal::ConnectionNumberUsed(used);
+        let mut dials = 0;
+        let told = loop {
+            let dial = bench.dial();
+            dials += 1;
+            bench.refuse_hello(dial, 1, refusal);
+            let told = bench.completions();
+            if !told.is_empty() {
+                break told;
+            }
+            bench.later(125_000);
+        };
+        assert_eq!(told, [(1, Err(Failure::Unreachable(LinkFault::Refused(refusal))))]);
+        assert_eq!(dials, if used == u64::MAX { 1 } else { 9 });
+    }
+}
+
 #[test]
 fn a_server_without_the_secret_is_not_trusted() {
     let mut bench = Bench::with(crate::SessionConfig { secret: Secret::new(b"right"), ..config() });
@@ -121,6 +158,24 @@ fn a_server_without_the_secret_is_not_trusted() {
     let failure = Failure::Unreachable(LinkFault::WrongProof);
     assert_eq!(bench.completions(), [(1, Err(failure))]);
     assert!(bench.session.layout().is_none());
+}
+
+#[test]
+fn a_server_of_another_protocol_version_is_told_with_both() {
+    let mut bench = Bench::new();
+    bench.session.reach(bench.now, CallId(1), data(0));
+    let dial = bench.dial();
+    bench.session.connected(bench.now, dial);
+    let (version_min, version_max, secret_required) = (7, 9, false);
+    let challenge =
+        maru_wire::Challenge { server_nonce: [7; 32], version_min, version_max, secret_required };
+    let mut out = std::vec::Vec::new();
+    maru_wire::encode_challenge(&mut out, maru_wire::Generation(1), &challenge);
+    bench.feed(dial, &out);
+    let fault = LinkFault::WrongVersion { min: 7, max: 9, ours: 1 };
+    assert_eq!(bench.completions(), [(1, Err(Failure::Unreachable(fault)))]);
+    let text = std::string::ToString::to_string(&fault);
+    assert_eq!(text, "the server speaks protocol versions 7 to 9, this client speaks 1");
 }
 
 #[test]
