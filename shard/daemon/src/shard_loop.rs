@@ -33,10 +33,12 @@ pub(crate) struct LoopLimits {
     pub(crate) buffered_bytes_max: usize,
     /// How long a frame may take to arrive whole.
     pub(crate) frame_timeout: Duration,
-    /// How often the books are checked and old reservations looked for.
+    /// How often the books are checked.
     pub(crate) check_period: Duration,
     /// Age of an overdue reservation that is warned about.
     pub(crate) quarantine_warning: Duration,
+    /// How often such reservations are looked for, and warned about again.
+    pub(crate) overdue_period: Duration,
     /// Pages of a shard above which its books are not checked while it serves.
     pub(crate) check_pages_max: u64,
     /// How long what is in flight may take at the end.
@@ -57,6 +59,7 @@ impl LoopLimits {
             frame_timeout,
             check_period: Duration::from_secs(60),
             quarantine_warning,
+            overdue_period: quarantine_warning.min(Duration::from_secs(60)),
             check_pages_max: 1 << 16,
             drain_timeout: Duration::from_millis(650),
             close_timeout: Duration::from_millis(300),
@@ -83,6 +86,7 @@ pub(crate) struct ShardLoop {
     /// When the oldest unfinished frame may be due.
     frame_check: Option<Time>,
     next_check: Time,
+    next_overdue_check: Time,
     ledger_has_more: bool,
     phase: Phase,
 }
@@ -136,6 +140,7 @@ impl ShardLoop {
             turn_budget: 0,
             frame_check: None,
             next_check: Time(0).after(micros(limits.check_period)),
+            next_overdue_check: Time(0).after(micros(limits.overdue_period)),
             ledger_has_more: false,
             phase: Phase::Serving,
         }
@@ -308,7 +313,11 @@ impl ShardLoop {
         }
         if self.next_check <= now {
             self.next_check = now.after(micros(self.limits.check_period));
-            self.check(now);
+            self.check_books();
+        }
+        if self.next_overdue_check <= now {
+            self.next_overdue_check = now.after(micros(self.limits.overdue_period));
+            self.warn_of_overdue(now);
         }
         let pause = self.limits.out_bytes_pause;
         let queue = &mut self.queue;
@@ -357,20 +366,24 @@ impl ShardLoop {
             Phase::Closing { until } => Some(until),
         };
         let ledger = self.executor.ledger.next_deadline();
-        let due = [Some(self.next_check), ledger, self.frame_check, blocked, phase];
+        let check = Some(self.next_check.min(self.next_overdue_check));
+        let due = [check, ledger, self.frame_check, blocked, phase];
         due.into_iter().flatten().min().map(|due| self.start_ns + due.0.saturating_mul(1000))
     }
 
-    /// Checks the books, and looks for reservations that are overdue for too long.
-    fn check(&mut self, now: Time) {
+    fn check_books(&self) {
         let ledger = &self.executor.ledger;
         if ledger.page_counts().total <= self.limits.check_pages_max
             && let Err(error) = ledger.check_books()
         {
             panic!("the books of shard {} do not balance: {error}", self.shard);
         }
+    }
+
+    /// S11: tells of writers that are late for too long. Their pages stay theirs.
+    fn warn_of_overdue(&self, now: Time) {
         let mut stats = maru_wire::StatsReply::default();
-        ledger.fill_stats(now, &mut stats);
+        self.executor.ledger.fill_stats(now, &mut stats);
         if stats.overdue_count > 0
             && stats.oldest_reservation_us > micros(self.limits.quarantine_warning)
         {

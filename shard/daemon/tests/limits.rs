@@ -80,31 +80,26 @@ impl Drop for Cgroup {
     }
 }
 
-/// A pool of 80 % of a memory cgroup is started again in it after a kill: the client, which lives
-/// on, has dropped its map of the old one.
+/// A pool of 80 % of a memory cgroup is started again in it after a kill, at the first attempt: the
+/// server waits until the client, which lives on, has dropped its map of the old one.
 #[test]
 fn a_large_pool_starts_again_beside_its_client() {
     let Some(cgroup) = Cgroup::new(256 << 20) else {
         return skip("making a memory cgroup needs root and a writable /sys/fs/cgroup");
     };
     let procs = cgroup.0.join("cgroup.procs");
-    let start = |mut folder: Option<TempDir>| {
+    let start = |folder| {
         let flags = ["--pool-bytes", "204M", "--page-bytes", "64K"];
-        // As a supervisor does: the old memory is free once the client has dropped its map.
-        let started = poll(|| {
-            let (folder_now, procs) = (folder.take().unwrap(), procs.clone());
-            let started = Server::try_start_with(folder_now, "none", &flags, |command| {
-                // SAFETY: it opens and writes a file; the child of one thread needs no lock that
-                // another thread of the test holds.
-                unsafe {
-                    command.pre_exec(move || fs::write(&procs, "0"));
-                }
-            });
-            started.map_err(|(returned, _)| folder = Some(returned)).ok()
-        });
-        started.expect("there is memory for the pool")
+        let procs = procs.clone();
+        Server::start_with(folder, "none", &flags, |command| {
+            // SAFETY: it opens and writes a file; the child of one thread needs no lock that
+            // another thread of the test holds.
+            unsafe {
+                command.pre_exec(move || fs::write(&procs, "0"));
+            }
+        })
     };
-    let mut server = start(Some(TempDir::new().unwrap()));
+    let mut server = start(TempDir::new().unwrap());
     let mut settings = server.client_config();
     settings.control_timeout = Duration::from_millis(200);
     let client = maru_client::Client::new(settings).unwrap();
@@ -113,7 +108,7 @@ fn a_large_pool_starts_again_beside_its_client() {
         let key = client.key(&[round]);
         assert!(store_one(&client, key, &bytes).is_stored());
         assert_eq!(load_one(&client, key).as_ref(), Some(&bytes));
-        server = start(Some(server.kill()));
+        server = start(server.kill());
         poll(|| client.exists(&[key], Match::All, CALL).ok()).expect("the client works again");
     }
 }

@@ -13,6 +13,8 @@ impl ShardLoop {
     /// Answers a hello that the acceptor found good: the ledger decides.
     pub(super) fn greet(&mut self, outbox: &mut Outbox, greeted: Greeted) {
         let Greeted { socket, hello, proof, server_nonce, request_id, peer } = greeted;
+        #[cfg(debug_assertions)]
+        panic_if_asked(&hello);
         let Ok(id) = outbox.add(socket) else {
             self.executor.closed.count("no_room");
             self.tell_closed(&hello);
@@ -142,4 +144,11 @@ impl ShardLoop {
         let incarnation = hello.incarnation;
         self.acceptor.send(ToAcceptor::Closed { shard: self.shard, incarnation });
     }
+}
+
+/// Lets a test see what the panic of a serving shard does. Release builds have no such thing.
+#[cfg(debug_assertions)]
+fn panic_if_asked(hello: &Hello) {
+    let asked = std::env::var("MARU_TEST_PANIC_NAMESPACE");
+    assert!(asked.as_ref() != Ok(&hello.namespace_name), "a test asked for this panic");
 }

@@ -65,6 +65,10 @@ static COUNTING: Counting = Counting;
 const GENERATION: Generation = Generation(7);
 const NONCE: [u8; 32] = [5; 32];
 
+fn limits() -> LoopLimits {
+    LoopLimits::new(Duration::from_secs(10), Duration::from_secs(600))
+}
+
 /// A shard's thread, and the ends of its mailboxes.
 struct Bench {
     thread: JoinHandle<()>,
@@ -73,7 +77,8 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(io: IoMode) -> Self {
+    /// Starts a shard; `is_counted`: with its allocations counted, of one shard at a time.
+    fn new(io: IoMode, limits: LoopLimits, is_counted: bool) -> Self {
         let (acceptor_post, acceptor) = AcceptorPost::new(16).unwrap();
         let (tell, told) = sync_channel(1);
         let thread = std::thread::spawn(move || {
@@ -98,14 +103,14 @@ impl Bench {
             let extent = Extent { region: 0, page_index: 0, page_count: 1024 };
             let parts = ShardParts {
                 executor: Executor::new(Shard::new(ledger, &[extent]), facts),
-                limits: LoopLimits::new(Duration::from_secs(10), Duration::from_secs(600)),
+                limits,
                 mailbox,
                 acceptor: acceptor_post,
                 start_ns: now_ns(),
                 shard: 0,
             };
             tell.send(sender).unwrap();
-            IS_COUNTED.set(true);
+            IS_COUNTED.set(is_counted);
             ShardLoop::new(parts).run(&mut reactor).unwrap();
             IS_COUNTED.set(false);
         });
@@ -113,14 +118,14 @@ impl Bench {
     }
 
     /// Mails a connection whose hello the acceptor found good, and returns its far end.
-    fn connect(&mut self) -> Caller {
+    fn connect(&mut self, name: u8) -> Caller {
         let (near, far) = UnixStream::pair().unwrap();
         let hello = Hello {
-            client_nonce: [1; 32],
+            client_nonce: [name; 32],
             version_min: PROTOCOL_VERSION,
             version_max: PROTOCOL_VERSION,
             purpose: Purpose::Data,
-            incarnation: Incarnation([1; 16]),
+            incarnation: Incarnation([name; 16]),
             connection_number: 1,
             shard: 0,
             namespace: Namespace::new("test"),
@@ -236,8 +241,8 @@ impl Caller {
 #[test]
 fn a_warm_shard_allocates_nothing() {
     for io in [IoMode::Epoll, IoMode::Uring] {
-        let mut bench = Bench::new(io);
-        let mut caller = bench.connect();
+        let mut bench = Bench::new(io, limits(), true);
+        let mut caller = bench.connect(1);
         let keys: Vec<Key> = (0..64u8).map(|i| Key([i; 32])).collect();
         caller.store(&keys);
         for _ in 0..50 {
@@ -251,5 +256,55 @@ fn a_warm_shard_allocates_nothing() {
         assert_eq!(allocations, 0, "{io:?}");
         drop(caller);
         bench.end();
+    }
+}
+
+/// R8: unfinished frames above the shard's limit cost the connection with the largest, no other.
+#[test]
+fn the_largest_unfinished_frame_is_given_up() {
+    for io in [IoMode::Epoll, IoMode::Uring] {
+        let limits = LoopLimits { buffered_bytes_max: 130 << 10, ..limits() };
+        let mut bench = Bench::new(io, limits, false);
+        let (mut modest, mut greedy) = (bench.connect(1), bench.connect(2));
+        let exists = Exists { keys: vec![Key([0; 32]); 4096], matching: Match::All };
+        let mut frame = Vec::new();
+        encode_request(&mut frame, 2, GENERATION, &RequestBody::Exists(&exists));
+        modest.stream.write_all(&frame[..20 << 10]).unwrap();
+        // It may be closed before it has sent all of that.
+        greedy.stream.write_all(&frame[..120 << 10]).unwrap_or_default();
+        let mut ignored = [0; 64];
+        assert!(matches!(greedy.stream.read(&mut ignored), Ok(0) | Err(_)), "{io:?}: it is closed");
+        modest.stream.write_all(&frame[20 << 10..]).unwrap();
+        modest.read(|frame| assert!(matches!(decode_reply(frame), Ok(Reply::Exists(_)))));
+        drop(greedy);
+        let mut closed = || {
+            modest.ask(&RequestBody::Stats, |reply| match reply {
+                Reply::Stats(stats) => {
+                    assert_eq!(stats.buffered_bytes, 0, "{io:?}");
+                    stats.closed.iter().map(|c| c.reason.as_str().to_owned()).collect::<Vec<_>>()
+                }
+                other => panic!("{other:?}"),
+            })
+        };
+        let told = (0..10_000).map(|_| closed()).find(|closed| !closed.is_empty());
+        assert_eq!(told.expect("the closed connection is counted"), ["buffer_limit"], "{io:?}");
+        drop(modest);
+        bench.end();
+    }
+}
+
+/// S12: the last answer is sent, and the last connection closed, within a second.
+#[test]
+fn the_end_takes_less_than_a_second() {
+    let limits = limits();
+    assert!(limits.drain_timeout + limits.close_timeout < Duration::from_secs(1));
+}
+
+/// S11: warned about in time, and once a minute at most when the age is as long as that.
+#[test]
+fn overdue_reservations_are_looked_for_in_time() {
+    for (age_s, period_s) in [(1, 1), (59, 59), (600, 60)] {
+        let limits = LoopLimits::new(Duration::from_secs(10), Duration::from_secs(age_s));
+        assert_eq!(limits.overdue_period, Duration::from_secs(period_s));
     }
 }
