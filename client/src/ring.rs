@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use maru_session::{Call, CallId, CloseCause, Dial, Output, Session, Time};
+use maru_session::{Call, CallId, CloseCause, Dial, Output, Session, SessionLimits, Time};
 use maru_uring::{
     Address, Cause, ConnectError, ConnectionId, Event, Outbox, Reactor, ReactorConfig,
     ReactorError, now_ns,
 };
-use maru_wire::{Assembler, BODY_BYTES_MAX};
+use maru_wire::{Assembler, BODY_BYTES_MAX, FRAME_ALIGN, HEADER_BYTES};
 
 use crate::inner::micros;
 use crate::shared::{Dropped, Phase, Shared, lock};
@@ -26,6 +26,8 @@ const BUFFER_COUNT: u16 = 16;
 const ADDRESSES_MAX: usize = 8;
 /// Calls taken over in one turn, so that frames are not starved.
 const SUBMITS_PER_TURN_MAX: usize = 1024;
+/// Largest frame with its header and padding.
+const FRAME_BYTES_MAX: usize = BODY_BYTES_MAX as usize + HEADER_BYTES + FRAME_ALIGN;
 
 /// Starts the thread. It reports through the shared phase.
 pub(crate) fn spawn(config: &ClientConfig, shared: &Arc<Shared>) -> io::Result<()> {
@@ -85,8 +87,14 @@ impl Drop for CloseOnPanic<'_> {
     }
 }
 
+/// The session bounds the requests under way, and with them the unsent bytes. Reading must not
+/// wait for sending here: the server stops reading until this end has read.
 fn reactor_config(config: &ClientConfig) -> ReactorConfig {
+    let send_bytes_max = SessionLimits::default().requests_per_link_max * 2 * FRAME_BYTES_MAX;
     ReactorConfig {
+        send_bytes_pause: send_bytes_max,
+        send_bytes_max,
+        buffered_bytes_max: usize::MAX,
         io: config.io,
         entries: ENTRIES,
         completion_entries: COMPLETION_ENTRIES,

@@ -274,3 +274,24 @@ fn sixteen_threads_share_one_client() {
         assert_eq!(pair.server.lease_count(), 0);
     });
 }
+
+fn numbered(number: u32) -> Key {
+    let mut key = Key([0; 32]);
+    key.0[..4].copy_from_slice(&number.to_le_bytes());
+    key
+}
+
+/// The caller's frames and the shard's answers both exceed all buffers between them: an end that
+/// stopped reading until the other has read would wait for ever.
+#[test]
+fn a_batch_larger_than_all_buffers_is_answered() {
+    both(|io| {
+        let pair = Pair::with(io, |config| config.shard_count = 1, |_| {});
+        let keys: Vec<Key> = (0..140_000_u32).map(numbered).collect();
+        let presence = pair.client.exists(&keys, Match::All, LONG).expect("the server is there");
+        assert_eq!(presence.present.len(), keys.len());
+        let pinned = pair.client.lookup(&keys, Match::All, LONG).expect("the server is there");
+        let failed = pinned.outcomes().iter().find(|outcome| **outcome != LookedUp::Missing);
+        assert_eq!(failed, None);
+    });
+}

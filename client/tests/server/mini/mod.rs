@@ -231,6 +231,8 @@ fn serve(shared: &Shared) {
         completion_entries: 256,
         buffer_count: 16,
         spin_us: 0,
+        // It executes all that it has read, unlike a shard: what it answers at once may be long.
+        send_bytes_max: 16 << 20,
         ..ReactorConfig::default()
     };
     let mut reactor = Reactor::new(config).expect("a reactor");
