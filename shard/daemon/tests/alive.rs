@@ -84,12 +84,22 @@ fn a_forked_child_keeps_its_parents_pages() {
     writer.wait_until_there();
     let child = only_child(writer.process.id());
     wait_until_overdue(&server);
+    let sockets = open_sockets(child);
+    assert!(sockets >= 2, "the child holds its parent's connections: {sockets} sockets");
     writer.kill();
     fill_and_verify(&server, 1);
     assert_still_overdue(&server);
+    assert_eq!(open_sockets(child), sockets, "the child has outlived its parent");
     kill(child, Signal::SIGKILL).unwrap();
     wait_until_whole(&server);
     server.stop();
+}
+
+/// Counts the sockets that a living process holds.
+fn open_sockets(process: Pid) -> usize {
+    let descriptors = fs::read_dir(format!("/proc/{process}/fd")).expect("the process lives");
+    let targets = descriptors.filter_map(|fd| fs::read_link(fd.unwrap().path()).ok());
+    targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
 }
 
 fn only_child(parent: u32) -> Pid {
@@ -106,7 +116,7 @@ fn only_child(parent: u32) -> Pid {
 }
 
 /// Reserves one chunk of 16 pages by hand.
-fn reserve_by_hand(raw: &mut Raw, key: Key) -> Ticket {
+pub(crate) fn reserve_by_hand(raw: &mut Raw, key: Key) -> Ticket {
     let items = vec![ReserveItem { key, object_bytes: OBJECT_BYTES as u64 }];
     raw.ask(&RequestBody::Reserve(&Reserve { items }), |reply| match reply {
         Reply::Reserve(reply) => match &reply.outcomes[0] {
@@ -118,7 +128,7 @@ fn reserve_by_hand(raw: &mut Raw, key: Key) -> Ticket {
 }
 
 /// Says a hello by the Unix socket, as a process that lives on.
-fn greet(server: &Server, number: u64, tickets: Vec<Ticket>) -> Raw {
+pub(crate) fn greet(server: &Server, number: u64, tickets: Vec<Ticket>) -> Raw {
     let mut raw = Raw::unix(server);
     let challenge = raw.challenge();
     let mut said = hello(1, number, Purpose::Data);

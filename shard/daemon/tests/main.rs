@@ -16,4 +16,5 @@ mod raw;
 mod requests;
 mod restart;
 mod start_stop;
+mod watch;
 mod worker;
