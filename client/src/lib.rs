@@ -15,6 +15,8 @@ mod flight;
 mod inner;
 mod load;
 mod lookup;
+#[cfg(doctest)]
+mod readme;
 mod reserve;
 mod ring;
 mod rounds;
