@@ -76,7 +76,8 @@ fn a_port_in_use_is_named() {
 #[test]
 fn more_memory_than_there_is_is_refused() {
     refused_by_name(&["--pool-bytes", "900T", "--page-bytes", "1G"], None, &["pool_bytes"]);
-    refused_by_name(&["--pool-bytes", "1T", "--page-bytes", "1M"], None, &["pool_bytes"]);
+    let words = ["pool_bytes", "1099511627776 bytes is larger than", "make the pool smaller"];
+    refused_by_name(&["--pool-bytes", "1T", "--page-bytes", "1M"], None, &words);
 }
 
 /// Huge pages that the machine has not reserved are refused with what to do.

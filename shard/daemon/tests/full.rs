@@ -176,6 +176,39 @@ fn keys_of_another_shard_are_refused() {
     assert!(stats.iter().all(|shard| shard.pages.reserved == 0 && is_balanced(shard)));
 }
 
+/// Bad input, named: a ticket of another shard, though of this client object.
+#[test]
+fn a_ticket_of_another_shard_is_unknown() {
+    let server = Server::start(&["--shards", "2"]);
+    let mut links = [0, 1].map(|shard| {
+        let mut said = hello(1, 1 + u64::from(shard), Purpose::Data);
+        said.shard = shard;
+        Raw::admitted(&server, &said)
+    });
+    let [here, there] = [0x00, 0xFF].map(|high| {
+        let mut key = WireKey([3; 32]);
+        key.0[7] = high;
+        key
+    });
+    let items = vec![ReserveItem { key: here, object_bytes: 9 }];
+    let ticket = links[0].ask(&RequestBody::Reserve(&Reserve { items }), |reply| match reply {
+        Reply::Reserve(reply) => match &reply.outcomes[0] {
+            maru_wire::ArchivedReserveOutcome::Granted(grant) => grant.ticket,
+            other => panic!("{other:?}"),
+        },
+        _ => panic!("another reply"),
+    });
+    let items = vec![PublishItem { ticket, key: there, checksum: Default::default() }];
+    links[1].ask(&RequestBody::Publish(&Publish { items }), |reply| match reply {
+        Reply::Publish(reply) => {
+            assert!(matches!(reply.outcomes[0], ArchivedPublishOutcome::Unknown));
+        }
+        _ => panic!("another reply"),
+    });
+    let reserved: Vec<_> = server.stats().iter().map(|shard| shard.pages.reserved).collect();
+    assert_eq!(reserved, [1, 0], "the owner's reservation stands");
+}
+
 /// Bad input, named: a ticket twice, of another incarnation, another generation, of nobody.
 #[test]
 fn wrong_tickets_are_named() {

@@ -104,9 +104,14 @@ fn garbage_ends_its_own_connection_only() {
             assert_eq!(load_one(&client, key).as_ref(), Some(&bytes), "round {round}");
         }
     }
-    server.wait_for("all closed", |stats| {
-        stats.connection_count <= 3 && closed(stats, "bad_magic") > 100
+    // Each is counted once, for one reason, and none for one that says nothing.
+    let stats = server.wait_for("all closed", |stats| {
+        let count: u64 = stats.closed.iter().map(|closed| closed.count).sum();
+        stats.connection_count <= 3 && count >= 1_000
     });
+    assert!(closed(&stats, "bad_magic") > 100, "{:?}", stats.closed);
+    let reasons: Vec<_> = stats.closed.iter().map(|closed| closed.reason.as_str()).collect();
+    assert!(reasons.len() > 5 && !reasons.contains(&"other"), "{reasons:?}");
     let grown = resident_bytes(server.pid()).saturating_sub(idle_bytes);
     assert!(grown < RESIDENT_GROWTH_MAX, "{grown} bytes more than idle");
     assert_eq!(load_one(&client, key), Some(bytes));
@@ -136,6 +141,12 @@ fn each_fault_has_a_name() {
         raw.wait_until_closed();
         server.wait_closed(reason, 1);
     }
+    // A batch over its limit: the header is good, the body is not.
+    let mut raw = Raw::admitted(&server, &hello(1, 50, Purpose::Data));
+    let keys = vec![Key([0; 32]); 4097];
+    raw.send(&RequestBody::Exists(&Exists { keys, matching: Match::All }));
+    raw.wait_until_closed();
+    server.wait_closed("too_many_items", 1);
     // A hello must come first, and only once.
     let mut raw = Raw::admitted(&server, &hello(1, 100, Purpose::Data));
     let challenge =

@@ -16,5 +16,6 @@ mod raw;
 mod requests;
 mod restart;
 mod start_stop;
+mod told;
 mod watch;
 mod worker;

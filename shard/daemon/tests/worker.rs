@@ -5,12 +5,12 @@ use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use maru_client::{Client, Match, Reservation};
+use maru_client::{Client, Match, RemoveItem, Reservation};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::{CALL, command, config, pattern};
-use crate::requests::{load_one, reserve, store_one};
+use crate::requests::{is_present, load_one, reserve, store_one};
 
 const TASK: &str = "MARU_TEST_TASK";
 const SOCKET: &str = "MARU_TEST_SOCKET";
@@ -18,6 +18,9 @@ const SEED: &str = "MARU_TEST_SEED";
 
 /// Size of the workers' chunks: 16 pages of 4 KiB, the last one not full.
 pub(crate) const OBJECT_BYTES: usize = 64 * 1024 - 5;
+
+/// The chunk that ends a busy worker.
+pub(crate) const ENOUGH: &[u8] = b"enough";
 
 /// Where a worker stops and waits for its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +39,7 @@ pub(crate) enum Task {
     Forked,
     /// As `Copying`, with every socket shut down in the middle of it.
     Severed,
-    /// Stores and loads chunks without end and panics on an error.
+    /// Stores, loads and removes chunks until `ENOUGH` is there, and panics on an error.
     Busy,
     /// Stores a chunk, loads it, and ends.
     Once,
@@ -183,11 +186,16 @@ fn work(client: &Client, task: Task, seed: u64) {
         }
         Task::Busy => {
             there("");
+            let enough = client.key(ENOUGH);
             for round in 0.. {
+                if round > 0 && is_present(client, enough) {
+                    break;
+                }
                 let key = client.key(&user_key((seed << 32) | (round % 32)));
                 assert!(store_one(client, key, &pattern(seed, OBJECT_BYTES)).is_stored());
-                if let Some(loaded) = load_one(client, key) {
-                    assert_eq!(loaded, pattern(seed, OBJECT_BYTES));
+                assert_eq!(load_one(client, key), Some(pattern(seed, OBJECT_BYTES)));
+                if round % 3 == 0 {
+                    client.remove(&[RemoveItem { key, ticket: Default::default() }], CALL).unwrap();
                 }
             }
         }
