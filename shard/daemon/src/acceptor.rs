@@ -34,6 +34,8 @@ const TOKEN_TCP: u64 = 0;
 const TOKEN_UNIX: u64 = 1;
 const TOKEN_BELL: u64 = 2;
 const TOKEN_FIRST: u64 = 16;
+/// Marks the end of a client's process; the other bits are the client object's number.
+const TOKEN_PROCESS: u64 = 1 << 63;
 
 /// Limits and waits of the acceptor.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +102,6 @@ pub(crate) struct Acceptor {
     pending: BTreeMap<u64, Pending>,
     pending_bytes: usize,
     attached: HashMap<u64, Attached>,
-    processes: HashMap<u64, Incarnation>,
     incarnations: Incarnations<PeerProcess>,
     closed: Reasons,
     report_due: Option<Instant>,
@@ -149,7 +150,6 @@ impl Acceptor {
             pending: BTreeMap::new(),
             pending_bytes: 0,
             attached: HashMap::new(),
-            processes: HashMap::new(),
             incarnations: Incarnations::new(limits.incarnations_max),
             closed: Reasons::default(),
             report_due: None,
@@ -185,12 +185,12 @@ impl Acceptor {
         match token {
             TOKEN_TCP | TOKEN_UNIX => self.accept(token),
             TOKEN_BELL => self.read_mail(),
+            _ if token & TOKEN_PROCESS != 0 => self.on_process_end(token & !TOKEN_PROCESS),
             _ if self.pending.contains_key(&token) => self.read_hello(token),
-            _ if self.attached.contains_key(&token) => {
+            _ => {
                 self.read_attached(token);
                 Ok(())
             }
-            _ => self.on_process_end(token),
         }
     }
 

@@ -14,7 +14,7 @@ use nix::sys::socket::{MsgFlags, recv};
 
 use super::incarnations::Part;
 use super::pending::{Origin, Pending, Said};
-use super::{Acceptor, Attached, readable};
+use super::{Acceptor, Attached, TOKEN_PROCESS, readable};
 use crate::mail::{Greeted, ToShard};
 use crate::reasons::refusal_reason;
 
@@ -147,20 +147,20 @@ impl Acceptor {
 
     /// Waits for the end of the process that `incarnation` was bound to just now.
     fn watch_process(&mut self, incarnation: Incarnation) {
-        let token = self.take_token();
         let process = self.incarnations.process(incarnation);
-        let Some(pidfd) = process.and_then(maru_transfer::shm::PeerProcess::pidfd) else { return };
-        match self.epoll.add(pidfd, EpollEvent::new(EpollFlags::EPOLLIN, token)) {
-            Ok(()) => {
-                self.processes.insert(token, incarnation);
-            }
-            Err(error) => tracing::warn!(%incarnation, %error, "cannot watch a client's process"),
+        let pidfd = process.and_then(maru_transfer::shm::PeerProcess::pidfd);
+        let Some((pidfd, number)) = pidfd.zip(self.incarnations.number(incarnation)) else {
+            return;
+        };
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, TOKEN_PROCESS | number);
+        if let Err(error) = self.epoll.add(pidfd, event) {
+            tracing::warn!(%incarnation, %error, "cannot watch a client's process");
         }
     }
 
     /// A watched process has ended. Its client object is dead now, or with its last connection.
-    pub(super) fn on_process_end(&mut self, token: u64) -> nix::Result<()> {
-        let Some(incarnation) = self.processes.remove(&token) else { return Ok(()) };
+    pub(super) fn on_process_end(&mut self, number: u64) -> nix::Result<()> {
+        let Some(incarnation) = self.incarnations.numbered(number) else { return Ok(()) };
         let process = self.incarnations.process(incarnation);
         if let Some(pidfd) = process.and_then(maru_transfer::shm::PeerProcess::pidfd) {
             self.epoll.delete(pidfd)?;

@@ -36,6 +36,8 @@ impl Process for PeerProcess {
 pub(crate) struct Incarnations<P> {
     known: HashMap<Incarnation, Known<P>>,
     known_max: usize,
+    /// The known ones by their numbers.
+    by_number: HashMap<u64, Incarnation>,
     /// Numbers the client objects in the order of their first connection.
     next_number: u64,
     dead: HashSet<Incarnation>,
@@ -72,6 +74,7 @@ impl<P: Process> Incarnations<P> {
         Self {
             known: HashMap::new(),
             known_max,
+            by_number: HashMap::new(),
             next_number: 0,
             dead: HashSet::new(),
             dead_order: VecDeque::new(),
@@ -96,6 +99,7 @@ impl<P: Process> Incarnations<P> {
             let number = self.next_number;
             let known = Known { process: None, number, attached_count: 0, open_count: 0 };
             self.known.insert(incarnation, known);
+            self.by_number.insert(number, incarnation);
         }
         let known = self.known.get_mut(&incarnation).expect("inserted above when it was missing");
         let bound_now = match (&known.process, process) {
@@ -126,7 +130,7 @@ impl<P: Process> Incarnations<P> {
             Part::Open => known.open_count -= 1,
         }
         if known.is_idle() && known.process.is_none() {
-            self.known.remove(&incarnation);
+            self.forget(incarnation);
             return false;
         }
         self.bury_if_dead(incarnation)
@@ -137,7 +141,7 @@ impl<P: Process> Incarnations<P> {
         let Some(known) = self.known.get(&incarnation) else { return false };
         let is_dead = known.is_idle() && known.process.as_ref().is_some_and(Process::is_dead);
         if is_dead {
-            self.known.remove(&incarnation);
+            self.forget(incarnation);
             if self.dead_order.len() == DEAD_KEPT
                 && let Some(oldest) = self.dead_order.pop_front()
             {
@@ -147,6 +151,16 @@ impl<P: Process> Incarnations<P> {
             self.dead_order.push_back(incarnation);
         }
         is_dead
+    }
+
+    /// Returns the number of a known client object. None recurs.
+    pub(crate) fn number(&self, incarnation: Incarnation) -> Option<u64> {
+        self.known.get(&incarnation).map(|known| known.number)
+    }
+
+    /// Returns the client object with this number, while it is known.
+    pub(crate) fn numbered(&self, number: u64) -> Option<Incarnation> {
+        self.by_number.get(&number).copied()
     }
 
     /// Lends the process that `incarnation` is bound to.
@@ -167,8 +181,14 @@ impl<P: Process> Incarnations<P> {
             return Err(Refusal::TooManyIncarnations(most));
         };
         tracing::warn!(incarnation = %oldest, "forgot a client without connections: no room");
-        self.known.remove(&oldest);
+        self.forget(oldest);
         Ok(())
+    }
+
+    fn forget(&mut self, incarnation: Incarnation) {
+        if let Some(known) = self.known.remove(&incarnation) {
+            self.by_number.remove(&known.number);
+        }
     }
 }
 

@@ -104,6 +104,29 @@ fn room_is_made_by_forgetting_the_oldest_idle_one() {
     assert!(clients.process(ONE).is_some());
 }
 
+/// The server lives for months and meets clients without end: what is gone leaves nothing behind.
+#[test]
+fn numbers_name_known_clients_only_and_never_recur() {
+    let mut clients = Incarnations::new(1);
+    let mut number_last = 0;
+    for round in 0..100_u32 {
+        let process = (round % 2 == 0).then(|| Fake::new(7));
+        let name = Incarnation([u8::try_from(round).unwrap(); 16]);
+        clients.connect(name, process.clone(), Part::Open).unwrap();
+        let number = clients.number(name).unwrap();
+        assert!(number > number_last);
+        assert_eq!(clients.numbered(number), Some(name));
+        assert_eq!(clients.numbered(number_last), None);
+        number_last = number;
+        // Dead before its connection ends, or forgotten for lack of room, or never bound.
+        if let Some(process) = process {
+            process.dead.set(round % 4 == 0);
+        }
+        clients.disconnect(name, Part::Open);
+        assert!(clients.by_number.len() <= 1);
+    }
+}
+
 #[test]
 fn attach_connections_are_few() {
     let mut clients = Incarnations::new(8);
