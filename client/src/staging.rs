@@ -387,16 +387,23 @@ impl Staging {
 
     /// Notes which keys are in the pool and which are not.
     fn remember(&self, known: impl Iterator<Item = (Key, bool)>) {
-        let Some(generation) = self.generation() else { return };
-        let mut remembered = lock(&self.remembered);
-        if remembered.generation != generation {
-            *remembered = Remembered { generation, keys: BTreeSet::new() };
+        if let Some(generation) = self.generation() {
+            lock(&self.remembered).note(generation, known);
+        }
+    }
+}
+
+impl Remembered {
+    /// Notes keys of one generation; those of another are forgotten.
+    fn note(&mut self, generation: Generation, known: impl Iterator<Item = (Key, bool)>) {
+        if self.generation != generation {
+            *self = Self { generation, keys: BTreeSet::new() };
         }
         for (key, is_there) in known {
             if !is_there {
-                remembered.keys.remove(&key);
-            } else if remembered.keys.len() < REMEMBERED_MAX || remembered.keys.contains(&key) {
-                remembered.keys.insert(key);
+                self.keys.remove(&key);
+            } else if self.keys.len() < REMEMBERED_MAX || self.keys.contains(&key) {
+                self.keys.insert(key);
             }
         }
     }

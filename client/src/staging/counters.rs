@@ -1,5 +1,6 @@
 //! Counts what went through the staging memory.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -65,8 +66,11 @@ impl Counters {
         let Some(outcomes) = outcomes else {
             return add(&self.stores_failed, items.len() as u64);
         };
+        // A key twice in a batch is stored once; its second time it is there already.
+        let mut stored = BTreeSet::new();
         for (item, outcome) in items.iter().zip(outcomes) {
             match outcome {
+                StoreOutcome::Stored if !stored.insert(item.key) => add(&self.skipped_present, 1),
                 StoreOutcome::Stored => {
                     add(&self.stores, 1);
                     add(&self.store_bytes, item.bytes.len() as u64);

@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
-use super::{Health, Staging, StagingConfig, kept_count};
+use maru_wire::{Generation, Key};
+
+use super::{Health, REMEMBERED_MAX, Remembered, Staging, StagingConfig, kept_count};
 use crate::{Client, ClientConfig, Error, ServerAddress};
 
 fn client() -> Arc<Client> {
@@ -44,6 +46,25 @@ fn the_default_size_is_capped() {
     assert_eq!(bytes(32 << 20, 10, 64 * gib), 2 * gib);
     assert_eq!(bytes(32 << 20, 512, 64 * gib), 4 * gib, "32 GiB for 131k tokens is too much");
     assert_eq!(bytes(32 << 20, 512, 8 * gib), 2 * gib);
+}
+
+/// R3: a million keys, and what is remembered stays bounded; refused ones leave nothing.
+#[test]
+fn what_is_remembered_has_a_limit() {
+    let key = |number: u64| {
+        let mut key = Key::default();
+        key.0[..8].copy_from_slice(&number.to_le_bytes());
+        key
+    };
+    let mut remembered = Remembered::default();
+    remembered.note(Generation(1), (0..1_000_000).map(|number| (key(number), false)));
+    assert_eq!(remembered.keys.len(), 0);
+    remembered.note(Generation(1), (0..1_000_000).map(|number| (key(number), true)));
+    assert_eq!(remembered.keys.len(), REMEMBERED_MAX);
+    remembered.note(Generation(1), [(key(0), false)].into_iter());
+    assert!(!remembered.keys.contains(&key(0)) && remembered.keys.contains(&key(1)));
+    remembered.note(Generation(2), [(key(5), true)].into_iter());
+    assert_eq!(remembered.keys.len(), 1);
 }
 
 /// C20: no memory before the handshake; C33: none after the close.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use maru_client::{Error, Health, Key, Staged, Staging, StagingConfig};
+use maru_wire::Op;
 
 use crate::{LONG, Pair, both, eventually};
 
@@ -71,6 +72,54 @@ fn stores_leave_slots_to_loads_and_too_few_are_told() {
     eventually("the pins are given back", || pair.server.lease_count() == 0);
     assert_eq!(staging.retrieve_capacity(), 4);
     assert_eq!(staging.batch_load(&keys[..4], LONG).expect("they fit").len(), 4);
+}
+
+/// C32: while a store waits for the server, slots are taken and freed, and leases are given back.
+/// C33: a close meanwhile is refused, and works afterwards.
+#[test]
+fn slots_never_wait_behind_a_transfer() {
+    both(|io| {
+        let pair = Pair::new(io);
+        let staging = staging(&pair, 8);
+        let (early, late) = (pair.client.key(b"early"), pair.client.key(b"late"));
+        assert_eq!(store(&staging, &[early], 1), [true]);
+        let staged = staging.batch_load(&[early], LONG).expect("answered");
+        pair.server.script().hold = vec![Op::Reserve];
+        std::thread::scope(|scope| {
+            let storing = scope.spawn(|| store(&staging, &[late], 2));
+            eventually("the store is at the server", || pair.server.executed(Op::Reserve) == 2);
+            drop(staging.alloc().expect("a free slot"));
+            drop(staged);
+            assert_eq!(staging.retrieve_capacity(), 7, "one slot is the store's");
+            assert!(!storing.is_finished(), "all of that happened beside it");
+            assert!(matches!(staging.close(), Err(Error::InUse { leases: 0, transfers: 1 })));
+            pair.server.let_replies_go();
+            assert_eq!(storing.join().expect("no panic"), [true]);
+        });
+        staging.close().expect("nothing is in flight");
+    });
+}
+
+/// C34: what failed is counted, and what was skipped is no failure. C23: refused chunks are told.
+#[test]
+fn failures_are_counted() {
+    let pair = Pair::new(maru_client::IoMode::Auto);
+    let staging = staging(&pair, 8);
+    let (key, absent) = (pair.client.key(b"a"), pair.client.key(b"absent"));
+    assert_eq!(store(&staging, &[key, key], 1), [true, true], "a key twice is stored once");
+    assert!(matches!(
+        staging.batch_load(&[absent], LONG).expect("answered")[..],
+        [Staged::Missing]
+    ));
+    pair.server.kill();
+    let slot = staging.alloc().expect("a free slot");
+    staging.batch_store(vec![(absent, slot)], LONG).expect_err("nobody is there");
+    staging.batch_load(&[key, absent], LONG).expect_err("nobody is there");
+    let stats = staging.stats();
+    assert_eq!((stats.stores, stats.stores_failed, stats.skipped_present), (1, 1, 1));
+    assert_eq!((stats.loads, stats.loads_failed, stats.quarantined_transfers), (0, 2, 0));
+    assert_eq!((stats.slot_count, stats.free_slot_count), (8, 8), "no slot is lost");
+    assert!(stats.write_us > 0 && stats.read_us > 0);
 }
 
 /// C20, C29: a lost server is "unavailable", and a new one starts with nothing remembered.

@@ -65,6 +65,29 @@ fn pins_are_given_back_even_without_time_for_an_answer() {
     });
 }
 
+/// C24, S16: without an answer to the release nobody knows whether the bytes were held: they do not
+/// count, and the release is not repeated.
+#[test]
+fn bytes_whose_release_was_not_answered_do_not_count() {
+    both(|io| {
+        let pair = Pair::new(io);
+        let bytes = [1; 100];
+        let key = pair.client.key(b"a");
+        pair.client.store(&[StoreItem { key, bytes: &bytes }], LONG).expect("stored");
+        pair.server.script().cut = vec![Op::Release];
+        let mut into = [0; 100];
+        let mut items = [LoadItem { key, into: &mut into }];
+        let outcomes = pair.client.load(&mut items, Match::All, LONG).expect("answered");
+        assert_eq!(outcomes, [LoadOutcome::NotHeld]);
+        assert_eq!(pair.server.executed(Op::Release), 1);
+        pair.server.script().cut.clear();
+        let mut items = [LoadItem { key, into: &mut into }];
+        let outcomes = pair.client.load(&mut items, Match::All, LONG).expect("answered");
+        assert_eq!(outcomes, [LoadOutcome::Loaded(100)]);
+        assert_eq!(pair.server.lease_count(), 0);
+    });
+}
+
 /// A lost Publish reply: the repeat over a new connection gets the true answer.
 #[test]
 fn a_publish_whose_reply_was_lost_is_asked_again() {
