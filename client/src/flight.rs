@@ -113,7 +113,11 @@ impl Inner {
         drop(slot);
         let flight = Flight { inner: self, id, is_read: false };
         if self.shared.submitted.push(id).is_err() {
-            // The ring thread is behind by twice the slots: it stands still.
+            // The ring thread is behind by twice the slots: it stands still. As it will never
+            // hear of the call, there is nothing for it to give up.
+            if let Some(mut slot) = self.shared.slots.lock(id) {
+                slot.phase = Phase::Idle;
+            }
             return Err(Failure::Busy);
         }
         if self.shared.wake() { Ok(flight) } else { Err(Failure::Disconnected) }
@@ -178,8 +182,8 @@ impl Flight<'_> {
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
         let shared = &self.inner.shared;
-        let mut dropped = Dropped::default();
-        if let Some(slot) = shared.slots.lock(self.id) {
+        let mut dropped = shared.slots.free(self.id, |slot| {
+            let mut dropped = Dropped::default();
             match &slot.phase {
                 Phase::Pending(_) => dropped.given_up.push(self.id),
                 Phase::Replied(header) if !self.is_read => {
@@ -189,8 +193,8 @@ impl Drop for Flight<'_> {
                 }
                 Phase::Idle | Phase::Replied(_) | Phase::Ended(_) => {}
             }
-        }
-        shared.slots.free(self.id);
+            dropped
+        });
         if !dropped.is_empty() {
             shared.let_go(|all| all.append(&mut dropped));
         }

@@ -92,11 +92,14 @@ impl Slots {
         Some(slot.id)
     }
 
-    /// Gives a slot back. Its id is void from here on.
-    pub(crate) fn free(&self, id: CallId) {
+    /// Gives a slot back after a last look at it. Its id is void from here on.
+    ///
+    /// Both under one lock: a reply is either seen by `look`, or told that the caller is gone.
+    pub(crate) fn free<T>(&self, id: CallId, look: impl FnOnce(&Slot) -> T) -> T {
         let index = index(id);
         let mut slot = self.lock_index(index);
         assert_eq!(slot.id, id, "a slot is freed by the call that took it");
+        let seen = look(&slot);
         slot.phase = Phase::Idle;
         slot.intent = None;
         slot.tickets.clear();
@@ -112,6 +115,7 @@ impl Slots {
         drop(slot);
         let index = u32::try_from(index).expect("an index is below SLOTS_MAX");
         lock(&self.free).push(index);
+        seen
     }
 
     /// Locks the slot of a call, if that call still uses it.

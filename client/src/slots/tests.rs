@@ -25,7 +25,7 @@ fn an_id_is_void_once_its_slot_is_free() {
     let first = slots.take().expect("a slot");
     assert!(slots.take().is_none(), "the table is bounded");
     wait(&slots, first);
-    slots.free(first);
+    slots.free(first, |_| ());
     assert!(!slots.reply(first, &frame(first)));
     let second = slots.take().expect("a slot");
     assert_ne!(first, second);
@@ -34,6 +34,29 @@ fn an_id_is_void_once_its_slot_is_free() {
     assert!(slots.reply(second, &frame(second)));
     assert_eq!(slots.lock(second).expect("its own").reply.as_slice(), b"abc");
     assert!(!slots.reply(second, &frame(second)), "a call is answered once");
+}
+
+/// C31: a reply that comes while its caller goes away is either seen by the caller or handed back
+/// to the ring thread, which then returns what it grants. None is lost in between.
+#[test]
+fn a_reply_is_not_lost_to_a_caller_that_is_going() {
+    let slots = Slots::new(1);
+    let id = slots.take().expect("a slot");
+    wait(&slots, id);
+    let begun = std::sync::Barrier::new(2);
+    let is_taken = std::thread::scope(|scope| {
+        let late = slots.free(id, |slot| {
+            assert!(matches!(slot.phase, Phase::Pending(_)));
+            let late = scope.spawn(|| {
+                begun.wait();
+                slots.reply(id, &frame(id))
+            });
+            begun.wait();
+            late
+        });
+        late.join().expect("no panic")
+    });
+    assert!(!is_taken);
 }
 
 #[test]
@@ -55,7 +78,7 @@ fn tags_wrap_below_the_sessions_bit() {
     let slots = Slots::new(1);
     let id = slots.take().expect("a slot");
     slots.lock(id).expect("its own").id = CallId(u64::MAX >> 1 & !0xffff);
-    slots.free(CallId(u64::MAX >> 1 & !0xffff));
+    slots.free(CallId(u64::MAX >> 1 & !0xffff), |_| ());
     let next = slots.take().expect("a slot");
     assert_eq!(next.0 >> 63, 0);
 }
