@@ -21,6 +21,8 @@ pub(crate) use values::{Size, Span};
 pub(crate) const TCP_PORT_DEFAULT: u16 = 6278;
 /// Fewest pages of a shard: with fewer no object could ever meet the caps.
 const SHARD_PAGES_MIN: u64 = 16;
+/// Most connections of a shard: a table of them is made at start.
+const CONNECTIONS_CEILING: u32 = 1 << 20;
 
 /// A configuration that is complete and free of contradictions.
 #[derive(Debug)]
@@ -194,8 +196,8 @@ impl Config {
             );
             return contradiction("pool_bytes", "shards", reason);
         }
-        if self.connections_max == 0 {
-            let reason = "must be above 0".to_owned();
+        if !(1..=CONNECTIONS_CEILING).contains(&self.connections_max) {
+            let reason = format!("must be 1 to {CONNECTIONS_CEILING}");
             return Err(ConfigError::Value { key: "connections_max", reason });
         }
         Ok(())

@@ -65,10 +65,15 @@ fn serve(config: &Config, ready_fd: Option<u32>) -> Result<(), StartError> {
     let Some(regions) = memory::take(config, &plan, &signals)? else { return Ok(()) };
     let run = Run { config, plan: &plan, generation: random_generation(), start_ns };
     let running = run.start(listeners, regions)?;
-    ready::announce(&run, &running.addresses, ready_fd)?;
-    let signal = signals.wait()?;
-    tracing::info!(%signal, "shutting down");
+    let announced = ready::announce(&run, &running.addresses, ready_fd);
+    let served = announced.and_then(|()| {
+        let signal = signals.wait()?;
+        tracing::info!(%signal, "shutting down");
+        Ok(())
+    });
+    // Also after an error, so that the socket goes.
     running.end();
+    served?;
     tracing::info!("ended");
     Ok(())
 }

@@ -64,6 +64,12 @@ fn an_open_address_is_refused_without_a_secret() {
     refused_by_name(&["--secret-file", "/nowhere"], None, &["secret_file", "/nowhere"]);
 }
 
+/// S12: a descriptor that nobody gave is named, and the server that it was for ends orderly.
+#[test]
+fn a_closed_ready_descriptor_is_named() {
+    refused_by_name(&["--ready-fd", "900"], None, &["ready_fd", "900"]);
+}
+
 /// S12: a port in use is named, and found before memory is taken.
 #[test]
 fn a_port_in_use_is_named() {

@@ -84,6 +84,7 @@ fn nonsense_is_refused_by_name() {
     refused("pool_bytes = ", &["line 1"]);
     refused("page_bytes = 5000", &["page_bytes", "multiple of 4K"]);
     refused("connections_max = 0", &["connections_max"]);
+    refused("connections_max = 4294967295", &["connections_max", "1 to 1048576"]);
     refused("unix = \"relative.sock\"", &["unix", "absolute"]);
     refused("secret_file = \"/nowhere/at/all\"", &["secret_file", "/nowhere/at/all"]);
 }
