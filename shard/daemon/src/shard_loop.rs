@@ -24,6 +24,8 @@ pub(crate) struct LoopLimits {
     pub(crate) turn_steps: u32,
     /// Steps of one connection in one turn.
     pub(crate) connection_steps: u32,
+    /// Mails read in one turn: hellos and deaths, whose cost rises with what the client holds.
+    pub(crate) turn_mails: u32,
     /// Unsent bytes of a connection above which none of its frames is executed.
     pub(crate) out_bytes_pause: usize,
     /// Bytes that a connection may hold behind a frame in progress before it is not read any more.
@@ -53,6 +55,7 @@ impl LoopLimits {
         Self {
             turn_steps: 2048,
             connection_steps: 512,
+            turn_mails: 16,
             out_bytes_pause: 256 * 1024,
             held_bytes_pause: 128 * 1024,
             buffered_bytes_max: 32 << 20,
@@ -88,6 +91,7 @@ pub(crate) struct ShardLoop {
     next_check: Time,
     next_overdue_check: Time,
     ledger_has_more: bool,
+    mailbox_has_more: bool,
     phase: Phase,
 }
 
@@ -142,6 +146,7 @@ impl ShardLoop {
             next_check: Time(0).after(micros(limits.check_period)),
             next_overdue_check: Time(0).after(micros(limits.overdue_period)),
             ledger_has_more: false,
+            mailbox_has_more: false,
             phase: Phase::Serving,
         }
     }
@@ -175,7 +180,12 @@ impl ShardLoop {
     }
 
     fn on_mail(&mut self, outbox: &mut Outbox) {
-        while let Some(mail) = self.mailbox.pop() {
+        self.mailbox_has_more = true;
+        for _ in 0..self.limits.turn_mails {
+            let Some(mail) = self.mailbox.pop() else {
+                self.mailbox_has_more = false;
+                return;
+            };
             let now = self.now();
             match mail {
                 ToShard::Connected(greeted) => self.greet(outbox, *greeted),
@@ -302,6 +312,9 @@ impl ShardLoop {
     }
 
     fn on_time(&mut self, outbox: &mut Outbox) {
+        if self.mailbox_has_more {
+            self.on_mail(outbox);
+        }
         let now = self.now();
         let ledger = &mut self.executor.ledger;
         if self.ledger_has_more || ledger.next_deadline().is_some_and(|due| due <= now) {
@@ -356,7 +369,7 @@ impl ShardLoop {
     /// When the next turn must end at the latest.
     fn deadline_ns(&self) -> Option<u64> {
         let now = self.now();
-        if !self.queue.is_empty() || self.ledger_has_more {
+        if !self.queue.is_empty() || self.ledger_has_more || self.mailbox_has_more {
             return Some(self.start_ns);
         }
         let blocked = (!self.blocked.is_empty()).then(|| now.after(BLOCKED_POLL_US));

@@ -259,6 +259,25 @@ fn a_warm_shard_allocates_nothing() {
     }
 }
 
+/// S17: mails have a budget of each turn. What is left is read in the next, although nobody wakes
+/// the shard for it.
+#[test]
+fn mails_above_a_turns_budget_are_read_in_the_next() {
+    for io in [IoMode::Epoll, IoMode::Uring] {
+        let limits = LoopLimits::new(Duration::from_secs(10), Duration::from_secs(600));
+        let mut bench = Bench::new(io, LoopLimits { turn_mails: 1, ..limits }, false);
+        for name in 1..9 {
+            // Most of these find the shard awake, or ring for several of them at once.
+            for _ in 0..14 {
+                bench.shard.try_send(ToShard::IncarnationDead(Incarnation([0; 16]))).unwrap();
+            }
+            let mut caller = bench.connect(name);
+            caller.ask(&RequestBody::Ping, |reply| assert!(matches!(reply, Reply::Ping(_))));
+        }
+        bench.end();
+    }
+}
+
 /// R8: unfinished frames above the shard's limit cost the connection with the largest, no other.
 #[test]
 fn the_largest_unfinished_frame_is_given_up() {
