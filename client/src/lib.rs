@@ -18,6 +18,7 @@ mod lookup;
 #[cfg(doctest)]
 mod readme;
 mod reserve;
+mod resolver;
 mod ring;
 mod rounds;
 mod scatter;

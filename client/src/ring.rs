@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -14,16 +13,15 @@ use maru_uring::{
 };
 use maru_wire::{Assembler, BODY_BYTES_MAX, FRAME_ALIGN, HEADER_BYTES};
 
+use crate::ClientConfig;
 use crate::inner::micros;
+use crate::resolver::Resolver;
 use crate::shared::{Dropped, Phase, Shared, lock};
-use crate::{ClientConfig, ServerAddress};
 
 /// Sizes of a client's reactor: few connections, few buffers.
 const ENTRIES: u32 = 64;
 const COMPLETION_ENTRIES: u32 = 256;
 const BUFFER_COUNT: u16 = 16;
-/// Most addresses of one name that are tried.
-const ADDRESSES_MAX: usize = 8;
 /// Calls taken over in one turn, so that frames are not starved.
 const SUBMITS_PER_TURN_MAX: usize = 1024;
 /// Largest frame with its header and padding.
@@ -54,7 +52,7 @@ fn run(config: &ClientConfig, shared: &Arc<Shared>) {
     *lock(&shared.phase) = Phase::Running(reactor.waker());
     shared.phase_changed.notify_all();
     let mut ring = Ring {
-        address: config.address.clone(),
+        resolver: Resolver::new(config.address.clone()),
         shared: Arc::clone(shared),
         session,
         connections: BTreeMap::new(),
@@ -113,7 +111,7 @@ struct Connection {
 }
 
 struct Ring {
-    address: ServerAddress,
+    resolver: Resolver,
     shared: Arc<Shared>,
     session: Box<Session>,
     connections: BTreeMap<ConnectionId, Connection>,
@@ -279,10 +277,8 @@ impl Ring {
     }
 
     fn connect(&mut self, outbox: &mut Outbox, dial: Dial) {
-        match resolve(&self.address) {
-            Some(addresses) => self.connect_to(outbox, dial, addresses),
-            None => self.session.closed(now(), dial, CloseCause::NoAddress),
-        }
+        let addresses = self.resolver.addresses(now);
+        self.connect_to(outbox, dial, addresses);
     }
 
     /// Connects to the first of `addresses` that a connection can be begun to.
@@ -313,18 +309,6 @@ impl Ring {
             if let Output::Connect(dial) = output {
                 self.session.closed(now(), dial, CloseCause::Closed);
             }
-        }
-    }
-}
-
-/// Returns where to connect to. Looks a host's name up; that may block this thread, never a
-/// caller past its deadline.
-fn resolve(address: &ServerAddress) -> Option<VecDeque<Address>> {
-    match address {
-        ServerAddress::Unix(path) => Some(VecDeque::from([Address::Unix(path.clone())])),
-        ServerAddress::Tcp { host, port } => {
-            let found = (host.as_str(), *port).to_socket_addrs().ok()?;
-            Some(found.map(Address::Tcp).take(ADDRESSES_MAX).collect())
         }
     }
 }
