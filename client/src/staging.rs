@@ -213,11 +213,12 @@ impl Staging {
         let begun = Instant::now();
         let stored: Vec<StoreItem<'_>> =
             items.iter().map(|(key, slot)| StoreItem { key: *key, bytes: slot.filled() }).collect();
+        let asked_in = self.generation();
         let result = self.client.store(&stored, deadline);
         self.counters.wrote(&stored, result.as_deref().ok(), begun.elapsed());
         let outcomes = result?;
         let keys = stored.iter().map(|item| item.key);
-        self.remember(keys.zip(outcomes.iter().map(StoreOutcome::is_stored)));
+        self.remember(asked_in, keys.zip(outcomes.iter().map(StoreOutcome::is_stored)));
         Ok(outcomes.iter().map(StoreOutcome::is_stored).collect())
     }
 
@@ -237,11 +238,12 @@ impl Staging {
             Some(until) => until.saturating_duration_since(Instant::now()),
             None => deadline,
         };
+        let asked_in = self.generation();
         let result = self.load_found(keys, &left);
         self.counters.read(keys.len(), result.as_deref().ok(), begun.elapsed());
         let staged = result?;
         let known = staged.iter().map(|staged| matches!(staged, Staged::Loaded(_)));
-        self.remember(keys.iter().copied().zip(known));
+        self.remember(asked_in, keys.iter().copied().zip(known));
         Ok(staged)
     }
 
@@ -251,9 +253,10 @@ impl Staging {
     ///
     /// As [`Client::exists`]: treat the keys as missing.
     pub fn exists(&self, keys: &[Key], deadline: Duration) -> Result<Vec<bool>, Error> {
+        let asked_in = self.generation();
         let presence = self.client.exists(keys, Match::All, deadline)?;
         let gone = keys.iter().copied().zip(presence.present.iter().copied());
-        self.remember(gone.filter(|(_, is_present)| !is_present));
+        self.remember(asked_in, gone.filter(|(_, is_present)| !is_present));
         Ok(presence.present)
     }
 
@@ -342,7 +345,8 @@ impl Staging {
                 is_again = true;
                 continue;
             }
-            let staged = self.read(&slots, &attachment, &pinned)?;
+            let is_over = || left().is_zero();
+            let staged = self.read(&slots, (&attachment, &pinned), is_over)?;
             let held = self.client.release(pinned, left());
             let judge = |(staged, held): (Staged, bool)| match staged {
                 Staged::Loaded(_) if !held => Staged::Skipped,
@@ -352,12 +356,12 @@ impl Staging {
         }
     }
 
-    /// Copies what was found into slots.
+    /// Copies what was found into slots, as far as the time reaches.
     fn read(
         &self,
         slots: &Slots,
-        attachment: &crate::Attachment,
-        pinned: &Pinned,
+        (attachment, pinned): (&crate::Attachment, &Pinned),
+        is_over: impl Fn() -> bool,
     ) -> Result<Vec<Staged>, Error> {
         let is_found = |looked: &&LookedUp| matches!(looked, LookedUp::Found(_));
         let needed = pinned.outcomes().iter().filter(is_found).count();
@@ -366,6 +370,7 @@ impl Staging {
             return Err(Error::NoSlots { needed, free: taken.len() });
         }
         let stage = |(index, looked): (usize, &LookedUp)| match looked {
+            LookedUp::Found(_) if is_over() => Staged::Failed(Failure::Timeout),
             LookedUp::Found(_) => {
                 let mut slot = taken.pop().expect("one slot for each chunk found");
                 match attachment.read(pinned, index, &mut slot) {
@@ -386,18 +391,28 @@ impl Staging {
     }
 
     /// Notes which keys are in the pool and which are not.
-    fn remember(&self, known: impl Iterator<Item = (Key, bool)>) {
+    fn remember(&self, asked_in: Option<Generation>, known: impl Iterator<Item = (Key, bool)>) {
         if let Some(generation) = self.generation() {
-            lock(&self.remembered).note(generation, known);
+            lock(&self.remembered).note((asked_in, generation), known);
         }
     }
 }
 
 impl Remembered {
     /// Notes keys of one generation; those of another are forgotten.
-    fn note(&mut self, generation: Generation, known: impl Iterator<Item = (Key, bool)>) {
+    ///
+    /// Takes the generation before the call and the one after it: when they differ, part of the
+    /// answers may be of either.
+    fn note(
+        &mut self,
+        (asked_in, generation): (Option<Generation>, Generation),
+        known: impl Iterator<Item = (Key, bool)>,
+    ) {
         if self.generation != generation {
             *self = Self { generation, keys: BTreeSet::new() };
+        }
+        if asked_in != Some(generation) {
+            return;
         }
         for (key, is_there) in known {
             if !is_there {

@@ -48,6 +48,11 @@ fn the_default_size_is_capped() {
     assert_eq!(bytes(32 << 20, 512, 8 * gib), 2 * gib);
 }
 
+/// A call that began and ended in one generation.
+fn in_one(generation: u64) -> (Option<Generation>, Generation) {
+    (Some(Generation(generation)), Generation(generation))
+}
+
 /// R3: a million keys, and what is remembered stays bounded; refused ones leave nothing.
 #[test]
 fn what_is_remembered_has_a_limit() {
@@ -57,14 +62,28 @@ fn what_is_remembered_has_a_limit() {
         key
     };
     let mut remembered = Remembered::default();
-    remembered.note(Generation(1), (0..1_000_000).map(|number| (key(number), false)));
+    remembered.note(in_one(1), (0..1_000_000).map(|number| (key(number), false)));
     assert_eq!(remembered.keys.len(), 0);
-    remembered.note(Generation(1), (0..1_000_000).map(|number| (key(number), true)));
+    remembered.note(in_one(1), (0..1_000_000).map(|number| (key(number), true)));
     assert_eq!(remembered.keys.len(), REMEMBERED_MAX);
-    remembered.note(Generation(1), [(key(0), false)].into_iter());
+    remembered.note(in_one(1), [(key(0), false)].into_iter());
     assert!(!remembered.keys.contains(&key(0)) && remembered.keys.contains(&key(1)));
-    remembered.note(Generation(2), [(key(5), true)].into_iter());
+    remembered.note(in_one(2), [(key(5), true)].into_iter());
     assert_eq!(remembered.keys.len(), 1);
+}
+
+/// What was stored while the server was restarted may be in either run: it is not remembered.
+#[test]
+fn answers_across_a_restart_are_not_remembered() {
+    let key = Key([1; 32]);
+    for before in [None, Some(Generation(1))] {
+        let mut remembered = Remembered::default();
+        remembered.note(in_one(1), [(Key([2; 32]), true)].into_iter());
+        remembered.note((before, Generation(2)), [(key, true)].into_iter());
+        assert!(remembered.keys.is_empty());
+        remembered.note(in_one(2), [(key, true)].into_iter());
+        assert!(remembered.keys.contains(&key));
+    }
 }
 
 /// C20: no memory before the handshake; C33: none after the close.
