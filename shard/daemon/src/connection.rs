@@ -82,7 +82,7 @@ impl Connection {
         bytes: &[u8],
     ) -> Result<Standing, DecodeError> {
         if self.is_busy() {
-            self.held.extend_from_slice(bytes);
+            self.hold(bytes);
             return Ok(Standing::Busy);
         }
         let mut input = bytes;
@@ -92,6 +92,18 @@ impl Connection {
             self.held.extend_from_slice(input);
         }
         Ok(standing)
+    }
+
+    /// Holds bytes behind the others. Drops those in front that were executed once they are as
+    /// many as the rest, so that moving the rest costs no more than executing them did.
+    fn hold(&mut self, bytes: &[u8]) {
+        let rest = self.held_bytes();
+        if self.held_start >= rest {
+            self.held.copy_within(self.held_start.., 0);
+            self.held.resize(rest, 0);
+            self.held_start = 0;
+        }
+        self.held.extend_from_slice(bytes);
     }
 
     /// Goes on with what is in progress and held.
@@ -176,3 +188,6 @@ impl Connection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
