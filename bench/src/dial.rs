@@ -76,6 +76,14 @@ impl Stream {
         }
     }
 
+    /// Makes writes fail that take longer than `limit`.
+    pub(crate) fn set_write_limit(&self, limit: Duration) -> std::io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_write_timeout(Some(limit)),
+            Self::Unix(stream) => stream.set_write_timeout(Some(limit)),
+        }
+    }
+
     /// Makes reads and writes return at once.
     pub(crate) fn set_nonblocking(&self) -> std::io::Result<()> {
         match self {
@@ -219,7 +227,8 @@ fn receive<T>(
     }
 }
 
-fn hello(purpose: Purpose, shard: u32) -> anyhow::Result<Hello> {
+/// Makes a hello of a client object of its own.
+pub(crate) fn hello(purpose: Purpose, shard: u32) -> anyhow::Result<Hello> {
     let mut client_nonce = [0; 32];
     getrandom::fill(&mut client_nonce)?;
     let mut incarnation = [0; 16];

@@ -19,6 +19,8 @@ use crate::result::{Measurement, Run};
 use crate::server::{Monitor, ServerArgs, Spawned};
 use crate::work::{Operation, Work};
 
+/// The worst size may cost so many times what the smallest costs.
+const RATIO_MAX: f64 = 2.0;
 /// Client objects that hold the pins.
 const PINNERS: usize = 4;
 /// Keys of one lookup that pins.
@@ -96,7 +98,7 @@ fn derive(name: &str, measurements: &[Measurement], run: &mut Run) {
     let costs: Vec<f64> = costs.collect();
     if let Some(first) = costs.first().filter(|first| **first > 0.0) {
         let worst = costs.iter().fold(0.0_f64, |worst, cost| worst.max(*cost));
-        run.derive(format!("{name}: worst CPU per key / first size"), worst / first);
+        run.bar(format!("{name}: worst CPU per key / first size"), &[worst / first], RATIO_MAX);
     }
 }
 

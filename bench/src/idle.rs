@@ -11,6 +11,8 @@ use crate::pace::progress;
 use crate::result::{Measurement, Run};
 use crate::server::{Monitor, ServerArgs, Spawned};
 
+/// Most CPU of the shards' threads together, in percent of one core.
+const CPU_PERCENT_MAX: f64 = 1.0;
 /// Objects that the pool of the idle server holds.
 const PAGE_COUNT: u64 = 16_384;
 
@@ -63,6 +65,8 @@ pub(crate) fn run(args: &IdleArgs) -> anyhow::Result<()> {
     }
     bar.finish_and_clear();
     for measurement in measurements {
+        let name = format!("{}: CPU of the shards, percent", measurement.name());
+        run.bar(name, measurement.values("shards_cpu_percent"), CPU_PERCENT_MAX);
         run.add(measurement);
     }
     run.own_child(server.cpu_s());

@@ -162,21 +162,29 @@ impl Cores {
         Self { server, load }
     }
 
-    /// Runs `work` on a thread that is pinned to the load's core. Threads and processes that the
-    /// caller starts are not pinned with it.
+    /// Runs `work` on a thread that is pinned to the load's core.
     pub(crate) fn on_load<T: Send>(
         &self,
         work: impl FnOnce() -> anyhow::Result<T> + Send,
     ) -> anyhow::Result<T> {
-        let pinned = || {
-            if let Err(error) = maru_numa::pin_current_thread(self.load) {
-                eprintln!("warning: the load is not pinned: {error}");
-            }
-            work()
-        };
-        let joined = std::thread::scope(|scope| scope.spawn(pinned).join());
-        joined.unwrap_or_else(|_| Err(anyhow::anyhow!("the load's thread panicked")))
+        pinned_to(self.load, work)
     }
+}
+
+/// Runs `work` on a thread that is pinned to `core`. Threads and processes that the caller starts
+/// are not pinned with it.
+pub(crate) fn pinned_to<T: Send>(
+    core: u32,
+    work: impl FnOnce() -> anyhow::Result<T> + Send,
+) -> anyhow::Result<T> {
+    let pinned = || {
+        if let Err(error) = maru_numa::pin_current_thread(core) {
+            eprintln!("warning: a load is not pinned: {error}");
+        }
+        work()
+    };
+    let joined = std::thread::scope(|scope| scope.spawn(pinned).join());
+    joined.unwrap_or_else(|_| Err(anyhow::anyhow!("a load's thread panicked")))
 }
 
 /// One echo to measure.

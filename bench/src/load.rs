@@ -63,7 +63,18 @@ impl Load {
         depth: usize,
     ) -> anyhow::Result<Self> {
         // It keeps busy, so that the server is what waits.
-        let config = ReactorConfig { io, spin_us: 1000, ..ReactorConfig::default() };
+        Self::start_spinning(1000, io, streams, works, depth)
+    }
+
+    /// As `start`, but polls for `spin_us` after an event before it leaves the core to others.
+    pub(crate) fn start_spinning(
+        spin_us: u32,
+        io: IoMode,
+        streams: Vec<(Stream, usize)>,
+        works: Vec<Work>,
+        depth: usize,
+    ) -> anyhow::Result<Self> {
+        let config = ReactorConfig { io, spin_us, ..ReactorConfig::default() };
         let mut reactor = Reactor::new(config)?;
         let mut state = State {
             connections: Vec::new(),
@@ -105,6 +116,14 @@ impl Load {
         let start = now_ns();
         self.run_while(|state, _| state.outstanding > 0)?;
         Ok(self.window(start))
+    }
+
+    /// Runs until `is_over`, then waits until every answer has come. Counts both.
+    pub(crate) fn run_until(&mut self, is_over: impl Fn() -> bool) -> anyhow::Result<Counts> {
+        self.state.reset();
+        self.run_while(|_, _| !is_over())?;
+        self.drain()?;
+        Ok(self.state.total())
     }
 
     /// Begins nothing new and waits until every answer has come.

@@ -4,6 +4,7 @@ mod control;
 mod dial;
 mod echo;
 mod evict;
+mod fairness;
 mod idle;
 mod keys;
 mod limits;
@@ -34,6 +35,8 @@ enum Command {
     Control(control::ControlArgs),
     /// CPU per key of a reserve that evicts, from few to many resident keys
     Evict(evict::EvictArgs),
+    /// Pings of one client while others send garbage, or as large frames as there are
+    Fairness(fairness::FairnessArgs),
     /// CPU of a server that nobody asks anything
     Idle(idle::IdleArgs),
 }
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Command::Limits(args) => limits::run(&args),
         Command::Control(args) => control::run(&args),
         Command::Evict(args) => evict::run(&args),
+        Command::Fairness(args) => fairness::run(&args),
         Command::Idle(args) => idle::run(&args),
     };
     match run {

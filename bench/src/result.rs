@@ -40,6 +40,11 @@ impl Measurement {
         }
     }
 
+    /// Returns its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// States a parameter.
     pub(crate) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
         self.parameters.insert(name, value.to_string());
@@ -61,8 +66,13 @@ impl Measurement {
 
     /// Returns the median of the metric `name`, if it was sampled.
     pub(crate) fn median(&self, name: &str) -> Option<f64> {
-        let (_, values) = self.samples.iter().find(|(known, _)| *known == name)?;
-        Some(median(values))
+        let values = self.values(name);
+        (!values.is_empty()).then(|| median(values))
+    }
+
+    /// Returns the samples of the metric `name`, in their order.
+    pub(crate) fn values(&self, name: &str) -> &[f64] {
+        self.samples.iter().find(|(known, _)| *known == name).map_or(&[], |(_, values)| values)
     }
 
     fn metric_names(&self) -> Vec<&'static str> {
@@ -106,6 +116,18 @@ struct ResultFile<'a> {
     measurements: Vec<MeasurementFile<'a>>,
     /// Figures made of several measurements, such as ratios to a limit of the machine.
     derived: &'a BTreeMap<String, f64>,
+    bars: &'a [Bar],
+}
+
+/// A figure that must not be above a limit.
+#[derive(Serialize, Clone, Debug)]
+struct Bar {
+    name: String,
+    /// The median counts.
+    median: f64,
+    samples: Vec<f64>,
+    allowed: f64,
+    holds: bool,
 }
 
 /// A run in the making.
@@ -116,6 +138,7 @@ pub(crate) struct Run {
     noise: Noise,
     measurements: Vec<Measurement>,
     derived: BTreeMap<String, f64>,
+    bars: Vec<Bar>,
     /// CPU time of processes that the run started and that have ended.
     children_s: f64,
 }
@@ -134,6 +157,7 @@ impl Run {
             noise: Noise::start(),
             measurements: Vec::new(),
             derived: BTreeMap::new(),
+            bars: Vec::new(),
             children_s: 0.0,
         }
     }
@@ -153,6 +177,13 @@ impl Run {
         self.derived.insert(name.into(), value);
     }
 
+    /// Holds the median of `samples` against the largest value that is `allowed`.
+    pub(crate) fn bar(&mut self, name: impl Into<String>, samples: &[f64], allowed: f64) {
+        let median = median(samples);
+        let (name, samples) = (name.into(), samples.to_vec());
+        self.bars.push(Bar { name, median, samples, allowed, holds: median <= allowed });
+    }
+
     /// Counts CPU time of another process as the run's own.
     pub(crate) fn own_child(&mut self, cpu_s: f64) {
         self.children_s += cpu_s;
@@ -168,6 +199,7 @@ impl Run {
         for (name, value) in &self.derived {
             println!("{name}: {value:.3}");
         }
+        self.print_bars();
         for warning in &warnings {
             println!("warning: {warning}");
         }
@@ -181,6 +213,7 @@ impl Run {
             warnings: &warnings,
             measurements: self.measurements.iter().map(Measurement::to_file).collect(),
             derived: &self.derived,
+            bars: &self.bars,
         };
         let path = output.map_or_else(
             || PathBuf::from(format!("target/bench/{}-{unix_time_s}.json", self.benchmark)),
@@ -225,6 +258,26 @@ impl Run {
             println!("{table}");
         }
     }
+
+    fn print_bars(&self) {
+        if self.bars.is_empty() {
+            return;
+        }
+        let mut table = Table::new();
+        table.load_style(UTF8_FULL_CONDENSED);
+        table.set_header(["bars", "median", "lowest", "highest", "allowed", "verdict"]);
+        for bar in &self.bars {
+            let low = bar.samples.iter().copied().fold(f64::INFINITY, f64::min);
+            let high = bar.samples.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let values = [bar.median, low, high, bar.allowed].map(short);
+            let verdict = if bar.holds { "holds" } else { "MISSED" };
+            table.add_row([bar.name.clone()].into_iter().chain(values).chain([verdict.to_owned()]));
+        }
+        for column in table.column_iter_mut().skip(1).take(4) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        println!("{table}");
+    }
 }
 
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
@@ -235,7 +288,8 @@ fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn median(values: &[f64]) -> f64 {
+/// Returns the median, 0 of no values.
+pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     match sorted.len() {
@@ -293,6 +347,15 @@ mod tests {
         assert_eq!(file["samples"]["cpu_ns"].as_array().unwrap().len(), 3);
         assert_eq!(file["parameters"]["keys"], "64");
         assert_eq!(file["latency_ns"][0][1], 1);
+    }
+
+    #[test]
+    fn the_median_decides_whether_a_bar_holds() {
+        let mut run = Run::start("test");
+        run.bar("ratio", &[1.0, 9.0, 2.0], 2.0);
+        run.bar("ratio", &[1.0, 9.0, 2.1], 2.0);
+        assert!(run.bars[0].holds);
+        assert!(!run.bars[1].holds);
     }
 
     #[test]

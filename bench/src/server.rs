@@ -1,5 +1,6 @@
 //! The server under test: started here, or somebody else's; and what its statistics say.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -169,6 +170,9 @@ fn free_port() -> anyhow::Result<String> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
 }
 
+/// How many connections were closed for each reason.
+pub(crate) type Closed = BTreeMap<String, u64>;
+
 /// What a shard's statistics say, as far as the benchmarks need it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShardStats {
@@ -219,6 +223,21 @@ impl Monitor {
             stats.context("the server answered a Stats with something else")
         });
         stats.collect()
+    }
+
+    /// Reads of the first shard, which speaks for the acceptor, why connections were closed.
+    pub(crate) fn closed(&mut self) -> anyhow::Result<Closed> {
+        let closed = self.shards[0].ask(&RequestBody::Stats, |reply| match reply {
+            Reply::Stats(stats) => Some(
+                stats
+                    .closed
+                    .iter()
+                    .map(|closed| (closed.reason.to_string(), closed.count.to_native()))
+                    .collect(),
+            ),
+            _ => None,
+        })?;
+        closed.context("the server answered a Stats with something else")
     }
 
     /// Reads the statistics summed over all shards; the core is the first shard's.

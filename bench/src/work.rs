@@ -1,9 +1,10 @@
 //! What one connection of a load asks: its requests, and what each answer leads to.
 
 use maru_wire::{
-    ArchivedLookupOutcome, ArchivedPublishOutcome, ArchivedReserveOutcome, Checksum, Exists,
-    Generation, Key, LeaseId, Lookup, Match, Publish, PublishItem, Release, ReleaseItem, Reply,
-    RequestBody, Reserve, ReserveItem, Ticket, encode_request,
+    Abandon, ArchivedLookupOutcome, ArchivedPublishOutcome, ArchivedReserveOutcome, BODY_BYTES_MAX,
+    Checksum, Exists, Generation, Key, LeaseId, Lookup, Match, Op, Publish, PublishItem, Release,
+    ReleaseItem, Reply, RequestBody, Reserve, ReserveItem, Ticket, encode_request,
+    request_items_max,
 };
 
 use crate::dial::{OBJECT_BYTES, refused};
@@ -23,6 +24,9 @@ pub(crate) enum Operation {
     Lookup,
     /// Reserves pages for new keys, then publishes them; nothing is written to the pages.
     Reserve,
+    /// Reserves pages for new keys, then gives them back.
+    #[value(skip)]
+    Abandon,
 }
 
 impl Operation {
@@ -33,6 +37,7 @@ impl Operation {
             Self::Exists => "exists",
             Self::Lookup => "lookup+release",
             Self::Reserve => "reserve+publish",
+            Self::Abandon => "reserve+abandon",
         }
     }
 }
@@ -42,7 +47,7 @@ impl Operation {
 pub(crate) struct Counts {
     /// Answers of any kind: one per frame sent.
     pub(crate) frames: u64,
-    /// Keys carried through: found, or published.
+    /// Keys carried through: found, published, or given back.
     pub(crate) keys: u64,
     /// Keys that were not there, or not granted.
     pub(crate) others: u64,
@@ -79,7 +84,7 @@ impl Canned {
                     let lookup = Lookup { keys, matching };
                     encode_request(&mut bytes, 0, generation, &RequestBody::Lookup(&lookup));
                 }
-                Operation::Echo | Operation::Exists | Operation::Reserve => {
+                Operation::Echo | Operation::Exists | Operation::Reserve | Operation::Abandon => {
                     // The leading run answers with a count: the smallest answer.
                     let exists = Exists { keys, matching: Match::Leading };
                     encode_request(&mut bytes, 0, generation, &RequestBody::Exists(&exists));
@@ -113,15 +118,19 @@ pub(crate) enum Next {
 
 /// The work of one shard: where its requests come from.
 pub(crate) struct Work {
+    operation: Operation,
     generation: Generation,
     keys_per_frame: usize,
     canned: Option<Canned>,
     new_keys: ShardKeys,
     reserve: Reserve,
     publish: Publish,
+    abandon: Abandon,
     release: Release,
     /// Keys of each slot's reserve, which its publish must name.
     reserved: Vec<Vec<Key>>,
+    /// What did not fit into each slot's first publish.
+    unpublished: Vec<Vec<PublishItem>>,
     pub(crate) counts: Counts,
 }
 
@@ -134,17 +143,20 @@ impl Work {
         new_keys: ShardKeys,
         slot_count: usize,
     ) -> Self {
-        let canned = (operation != Operation::Reserve)
-            .then(|| Canned::new(operation, generation, resident, keys_per_frame));
+        let is_read = !matches!(operation, Operation::Reserve | Operation::Abandon);
+        let canned = is_read.then(|| Canned::new(operation, generation, resident, keys_per_frame));
         Self {
+            operation,
             generation,
             keys_per_frame,
             canned,
             new_keys,
             reserve: Reserve::default(),
             publish: Publish::default(),
+            abandon: Abandon::default(),
             release: Release { items: vec![ReleaseItem { lease: LeaseId::default(), keep: 0 }] },
             reserved: vec![Vec::new(); slot_count],
+            unpublished: vec![Vec::new(); slot_count],
             counts: Counts::default(),
         }
     }
@@ -204,7 +216,11 @@ impl Work {
                 self.counts.not_held += reply.held.iter().filter(|held| !**held).count() as u64;
                 Ok(Next::Done)
             }
-            Reply::Reserve(reply) => Ok(self.publish(&reply.outcomes, out, (slot, request_id))),
+            Reply::Reserve(reply) => Ok(self.settle(&reply.outcomes, out, (slot, request_id))),
+            Reply::Abandon(reply) => {
+                self.counts.keys += u64::from(reply.abandoned_count.to_native());
+                Ok(Next::Done)
+            }
             Reply::Publish(reply) => {
                 for outcome in reply.outcomes.iter() {
                     match outcome {
@@ -212,7 +228,9 @@ impl Work {
                         _ => self.counts.others += 1,
                     }
                 }
-                Ok(Next::Done)
+                self.publish.items.clear();
+                self.publish.items.append(&mut self.unpublished[slot]);
+                Ok(self.send_publish(out, request_id))
             }
             Reply::Refused(refusal) => Err(refused(*refusal)),
             other => anyhow::bail!("the server gave an answer that was not asked for: {other:?}"),
@@ -234,7 +252,8 @@ impl Work {
         }
     }
 
-    fn publish(
+    /// Publishes what was granted, or gives it back.
+    fn settle(
         &mut self,
         outcomes: &[ArchivedReserveOutcome],
         out: &mut Vec<u8>,
@@ -255,10 +274,31 @@ impl Work {
             }
             self.counts.others += 1;
         }
+        if self.operation == Operation::Abandon {
+            return self.send_abandon(out, request_id);
+        }
+        let items_max = request_items_max(Op::Publish, BODY_BYTES_MAX);
+        if self.publish.items.len() > items_max {
+            self.unpublished[slot].extend(self.publish.items.drain(items_max..));
+        }
+        self.send_publish(out, request_id)
+    }
+
+    fn send_publish(&mut self, out: &mut Vec<u8>, request_id: u64) -> Next {
         if self.publish.items.is_empty() {
             return Next::Done;
         }
         encode_request(out, request_id, self.generation, &RequestBody::Publish(&self.publish));
+        Next::Second
+    }
+
+    fn send_abandon(&mut self, out: &mut Vec<u8>, request_id: u64) -> Next {
+        self.abandon.tickets.clear();
+        self.abandon.tickets.extend(self.publish.items.iter().map(|item| item.ticket));
+        if self.abandon.tickets.is_empty() {
+            return Next::Done;
+        }
+        encode_request(out, request_id, self.generation, &RequestBody::Abandon(&self.abandon));
         Next::Second
     }
 }

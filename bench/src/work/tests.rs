@@ -1,7 +1,7 @@
 use maru_wire::{
-    Assembler, BODY_BYTES_MAX, ExistsReply, Found, Grant, LookupOutcome, LookupReply, Op,
-    PublishOutcome, PublishReply, ReleaseReply, ReplyBuffer, Request, ReserveOutcome, ReserveReply,
-    decode_reply, decode_request, encode_reply,
+    AbandonReply, Assembler, BODY_BYTES_MAX, ExistsReply, Found, Grant, LookupOutcome, LookupReply,
+    Op, PublishOutcome, PublishReply, ReleaseReply, ReplyBuffer, Request, ReserveOutcome,
+    ReserveReply, decode_reply, decode_request, encode_reply,
 };
 
 use super::*;
@@ -120,4 +120,52 @@ fn granted_keys_are_published_and_the_others_counted() {
     assert!(bench.begin(4), "a last, shorter frame");
     assert_eq!(bench.sent(keys_of).1, [key(103)]);
     assert!(!bench.begin(5), "no keys are left");
+}
+
+/// One frame of 4,096 grants: they do not fit into one Publish.
+fn grant_a_whole_frame(operation: Operation) -> (Bench, Next) {
+    let mut bench = Bench::new(operation, 4096, 0, (0, 4096));
+    assert!(bench.begin(3));
+    let grant = |item: u16| {
+        let mut ticket = Ticket([1; 16]);
+        ticket.0[..2].copy_from_slice(&item.to_le_bytes());
+        ReserveOutcome::Granted(Grant { ticket, run_count: 1 })
+    };
+    let run = maru_wire::PageRun { region: 0, page_index: 0, page_count: 1 };
+    let (outcomes, runs) = ((0..4096).map(grant).collect(), vec![run; 4096]);
+    let reserve = ReserveReply { outcomes, runs, ..ReserveReply::default() };
+    let next = bench.answer(Op::Reserve, &ReplyBuffer { reserve, ..Default::default() });
+    (bench, next)
+}
+
+#[test]
+fn what_one_publish_does_not_take_goes_into_a_second() {
+    let (mut bench, next) = grant_a_whole_frame(Operation::Reserve);
+    assert_eq!(next, Next::Second);
+    assert_eq!(bench.sent(keys_of).1.len(), 4095);
+    for (count, next) in [(4095, Next::Second), (1, Next::Done)] {
+        let outcomes = vec![PublishOutcome::Created; count];
+        let publish = PublishReply { outcomes, ..Default::default() };
+        let replies = ReplyBuffer { publish, ..Default::default() };
+        assert_eq!(bench.answer(Op::Publish, &replies), next);
+        if next == Next::Second {
+            assert_eq!(bench.sent(keys_of), (3, vec![key(4095)]));
+        }
+    }
+    assert_eq!((bench.work.counts.keys, bench.work.counts.others), (4096, 0));
+}
+
+#[test]
+fn grants_are_given_back_in_one_frame() {
+    let (mut bench, next) = grant_a_whole_frame(Operation::Abandon);
+    assert_eq!(next, Next::Second);
+    let tickets = bench.sent(|request| match request {
+        Request::Abandon(abandon) => abandon.tickets.len(),
+        other => panic!("{other:?} was not to be sent"),
+    });
+    assert_eq!(tickets, (3, 4096));
+    let abandon = AbandonReply { abandoned_count: 4096, ..Default::default() };
+    let replies = ReplyBuffer { abandon, ..Default::default() };
+    assert_eq!(bench.answer(Op::Abandon, &replies), Next::Done);
+    assert_eq!(bench.work.counts.keys, 4096);
 }
