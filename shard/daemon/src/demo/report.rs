@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
+use comfy_table::{CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
 use maru_wire::{PageCounts, StatsReply};
 use serde::Serialize;
 
@@ -223,7 +223,7 @@ impl Report {
             ("books balanced", yes_no(self.books_balanced).to_owned()),
         ];
         let mut table = Table::new();
-        table.load_style(UTF8_FULL_CONDENSED).set_header(["demo", ""]);
+        table.load_style(UTF8_BORDERS_ONLY).set_header(["demo", ""]);
         for (name, value) in rows {
             table.add_row([name.to_owned(), value]);
         }
@@ -232,7 +232,7 @@ impl Report {
 
     fn table_of_latencies(&self) -> Table {
         let mut table = Table::new();
-        table.load_style(UTF8_FULL_CONDENSED);
+        table.load_style(UTF8_BORDERS_ONLY);
         table.set_header(["latency of a request's", "p50 us", "p99 us", "p99.9 us", "calls"]);
         let kinds = [("lookup", self.lookup_us), ("load", self.load_us), ("store", self.store_us)];
         for (name, percentiles) in kinds {
