@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use maru_region::Region;
-use maru_transfer::shm::PeerProcess;
+use maru_transfer::shm::{PeerError, PeerProcess};
 use maru_uring::mailbox::Sender;
 use maru_wire::{ClosedCount, Generation, Incarnation, encode_challenge};
 use nix::errno::Errno;
@@ -20,12 +20,16 @@ mod clients;
 mod incarnations;
 mod listeners;
 mod pending;
+mod processes;
 mod terms;
+mod throttle;
 
 use incarnations::{Incarnations, Part};
 pub(crate) use listeners::{ListenError, Listeners};
 use pending::{Origin, Pending, Progress};
+use processes::ProcessNumber;
 pub(crate) use terms::Terms;
+use throttle::Throttle;
 
 use crate::mail::{AcceptorMailbox, ToAcceptor, ToShard};
 use crate::reasons::Reasons;
@@ -34,8 +38,11 @@ const TOKEN_TCP: u64 = 0;
 const TOKEN_UNIX: u64 = 1;
 const TOKEN_BELL: u64 = 2;
 const TOKEN_FIRST: u64 = 16;
-/// Marks the end of a client's process; the other bits are the client object's number.
+/// Marks the end of a client's process; the other bits are the process's number.
 const TOKEN_PROCESS: u64 = 1 << 63;
+
+/// Why a connection was closed whose process could not be watched.
+const NO_DESCRIPTOR: &str = "no_descriptor";
 
 /// Limits and waits of the acceptor.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +110,10 @@ pub(crate) struct Acceptor {
     pending_bytes: usize,
     attached: HashMap<u64, Attached>,
     incarnations: Incarnations<PeerProcess>,
+    /// Clients without connections that were forgotten for lack of room.
+    forgotten: Throttle,
+    /// How often no descriptor was left.
+    starved: Throttle,
     closed: Reasons,
     report_due: Option<Instant>,
     accept_again: Option<Instant>,
@@ -151,6 +162,8 @@ impl Acceptor {
             pending_bytes: 0,
             attached: HashMap::new(),
             incarnations: Incarnations::new(limits.incarnations_max),
+            forgotten: Throttle::default(),
+            starved: Throttle::default(),
             closed: Reasons::default(),
             report_due: None,
             accept_again: None,
@@ -185,7 +198,9 @@ impl Acceptor {
         match token {
             TOKEN_TCP | TOKEN_UNIX => self.accept(token),
             TOKEN_BELL => self.read_mail(),
-            _ if token & TOKEN_PROCESS != 0 => self.on_process_end(token & !TOKEN_PROCESS),
+            _ if token & TOKEN_PROCESS != 0 => {
+                self.on_process_end(ProcessNumber(token & !TOKEN_PROCESS))
+            }
             _ if self.pending.contains_key(&token) => self.read_hello(token),
             _ => {
                 self.read_attached(token);
@@ -196,6 +211,9 @@ impl Acceptor {
 
     fn accept(&mut self, token: u64) -> nix::Result<()> {
         for _ in 0..self.limits.accept_batch {
+            if self.accept_again.is_some() {
+                return Ok(());
+            }
             let accepted = match (token, &self.listeners) {
                 (TOKEN_TCP, Listeners { tcp: Some(tcp), .. }) => tcp.accept(),
                 (TOKEN_UNIX, Listeners { unix: Some(unix), .. }) => unix.accept(),
@@ -204,8 +222,12 @@ impl Acceptor {
             match accepted {
                 Ok(socket) => self.challenge(socket, token)?,
                 Err(Errno::EAGAIN) => return Ok(()),
+                // Said before it is looked whether anybody waits.
                 Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM) => {
-                    return self.find_descriptors();
+                    if self.listeners.is_awaited() {
+                        self.find_descriptors()?;
+                    }
+                    return Ok(());
                 }
                 // The connection was broken off before it was accepted.
                 Err(_) => {}
@@ -214,23 +236,28 @@ impl Acceptor {
         Ok(())
     }
 
-    /// Gives up the oldest handshake for its descriptor, or stops accepting for a while.
-    fn find_descriptors(&mut self) -> nix::Result<()> {
+    /// Gives up the oldest handshake for its descriptors, or stops accepting for a while. Returns
+    /// whether there are descriptors now.
+    fn find_descriptors(&mut self) -> nix::Result<bool> {
         if self.drop_oldest() {
-            return Ok(());
+            return Ok(true);
         }
-        tracing::warn!("no descriptor is left for a new connection: raise `ulimit -n`");
+        self.starved.add(1);
         self.unwatch_listeners()?;
         self.accept_again = Some(Instant::now() + self.limits.accept_pause);
-        Ok(())
+        Ok(false)
     }
 
     fn challenge(&mut self, socket: OwnedFd, token: u64) -> nix::Result<()> {
-        let origin = match origin(&socket, token) {
-            Ok(origin) => origin,
-            Err(reason) => {
-                self.count(reason);
-                return Ok(());
+        let origin = loop {
+            match origin(&socket, token) {
+                Ok(origin) => break origin,
+                // Its process could not be watched. Later it can: its client tries again.
+                Err(reason) if reason == NO_DESCRIPTOR && self.find_descriptors()? => {}
+                Err(reason) => {
+                    self.count(reason);
+                    return Ok(());
+                }
             }
         };
         while self.pending.len() >= self.limits.pending_max {
@@ -311,7 +338,8 @@ impl Acceptor {
             return EpollTimeout::from(1u8);
         }
         let oldest = self.pending.first_key_value().map(|(_, pending)| pending.deadline);
-        let due = [oldest, self.report_due, self.accept_again].into_iter().flatten().min();
+        let warning = [self.forgotten.due(now), self.starved.due(now)].into_iter().flatten().min();
+        let due = [oldest, self.report_due, self.accept_again, warning].into_iter().flatten().min();
         due.map_or(EpollTimeout::NONE, |due| {
             // Rounded up, so that it is due when the wait ends.
             let wait_ms = due.saturating_duration_since(now).as_millis() + 1;
@@ -334,6 +362,7 @@ impl Acceptor {
             self.accept_again = None;
             self.watch_listeners()?;
         }
+        self.warn(now);
         if self.report_due.is_some_and(|due| due <= now) {
             self.report_due = None;
             let mut closed: Vec<ClosedCount> = Vec::new();
@@ -344,6 +373,17 @@ impl Acceptor {
             }
         }
         Ok(())
+    }
+
+    /// Says what went wrong, rarely.
+    fn warn(&mut self, now: Instant) {
+        if let Some(count) = self.forgotten.take(now) {
+            tracing::warn!(count, "forgot clients without connections: no room");
+        }
+        if let Some(count) = self.starved.take(now) {
+            let advice = "no descriptor is left for a new connection: raise `ulimit -n`";
+            tracing::warn!(count, "{advice}");
+        }
     }
 
     /// Mails what found a full mailbox before. Returns whether nothing waits any more.
@@ -425,7 +465,11 @@ fn readable() -> EpollFlags {
 /// Finds out who connected. Fails with a reason when that is not possible any more.
 fn origin(socket: &OwnedFd, token: u64) -> Result<Origin, &'static str> {
     if token == TOKEN_UNIX {
-        let process = PeerProcess::of(socket.as_fd()).map_err(|_| "peer_unknown")?;
+        let process = match PeerProcess::of(socket.as_fd()) {
+            Ok(process) => process,
+            Err(PeerError::NoDescriptor(_)) => return Err(NO_DESCRIPTOR),
+            Err(_) => return Err("peer_unknown"),
+        };
         return Ok(Origin::Unix { uid: process.uid(), process: Some(process) });
     }
     let peer: SockaddrStorage = getpeername(socket.as_raw_fd()).map_err(|_| "peer_reset")?;

@@ -88,7 +88,7 @@ fn end_on_panic() {
     }));
 }
 
-/// Every connection needs a descriptor, every client two more.
+/// Every connection needs a descriptor, every process of clients one more.
 fn raise_descriptor_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));

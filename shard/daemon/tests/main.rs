@@ -5,6 +5,7 @@
 mod alive;
 mod bad_config;
 mod demo;
+mod descriptors;
 mod fairness;
 mod forbidden;
 mod full;

@@ -84,8 +84,12 @@ impl Raw {
 
     /// Reads the server's challenge.
     pub(crate) fn challenge(&mut self) -> Challenge {
-        let challenge = self.with_frame(|frame| decode_challenge(frame).unwrap());
-        challenge.expect("a challenge comes first")
+        self.challenge_or_end().expect("a challenge comes first")
+    }
+
+    /// Reads the server's challenge; `None` when it closes the connection instead.
+    pub(crate) fn challenge_or_end(&mut self) -> Option<Challenge> {
+        self.with_frame(|frame| decode_challenge(frame).unwrap())
     }
 
     /// Says a hello and reads the answer.

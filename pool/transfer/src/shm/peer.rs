@@ -14,10 +14,17 @@ use nix::sys::socket::{getsockopt, sockopt};
 /// The socket option that gives the peer's pidfd (Linux 6.5; not in libc yet).
 const SO_PEERPIDFD: libc::c_int = 77;
 
-/// Why nothing is known of the peer: it is no connected Unix socket.
+/// Why nothing is known of the peer.
 #[derive(Debug, thiserror::Error)]
-#[error("the peer of the socket cannot be identified: {0}")]
-pub struct PeerError(#[source] io::Error);
+#[non_exhaustive]
+pub enum PeerError {
+    /// It is no connected Unix socket.
+    #[error("the peer of the socket cannot be identified: {0}")]
+    Unknown(#[source] io::Error),
+    /// The peer cannot be watched for want of a descriptor. Close one, then ask again.
+    #[error("no descriptor is left to watch the peer of the socket: {0}")]
+    NoDescriptor(#[source] io::Error),
+}
 
 /// The process that connected a Unix socket (or that made the pair).
 ///
@@ -44,20 +51,21 @@ impl PeerProcess {
     ///
     /// # Errors
     ///
-    /// It is no connected Unix socket.
+    /// It is no connected Unix socket, or no descriptor is left to watch its process.
     pub fn of(socket: BorrowedFd<'_>) -> Result<Self, PeerError> {
         let credentials = getsockopt(&socket, sockopt::PeerCredentials)
-            .map_err(|errno| PeerError(errno.into()))?;
+            .map_err(|errno| PeerError::Unknown(errno.into()))?;
         // The kernel says 0 for a process that this namespace cannot see, and for no process.
         let pid = u32::try_from(credentials.pid()).unwrap_or(0);
         // Without a peer, or of another family, a socket answers with pid 0 and uid -1.
         if pid == 0 && credentials.uid() == u32::MAX {
-            return Err(PeerError(io::ErrorKind::NotConnected.into()));
+            return Err(PeerError::Unknown(io::ErrorKind::NotConnected.into()));
         }
         let proof = match peer_pidfd(socket) {
             Ok(pidfd) => Proof::Pidfd(pidfd),
             Err(Errno::ESRCH) => Proof::Gone,
-            Err(_) => Proof::of_pid(pid),
+            Err(errno) if is_lack(errno) => return Err(PeerError::NoDescriptor(errno.into())),
+            Err(_) => Proof::of_pid(pid).map_err(|errno| PeerError::NoDescriptor(errno.into()))?,
         };
         Ok(Self { pid, uid: credentials.uid(), proof })
     }
@@ -100,17 +108,23 @@ impl Proof {
     /// Watches a process by its id, on kernels without SO_PEERPIDFD.
     ///
     /// The id may have been reused since the connect: then another process is watched, and the
-    /// proof comes late or never, never too early.
-    fn of_pid(pid: u32) -> Self {
+    /// proof comes late or never, never too early. Fails for want of a descriptor only.
+    fn of_pid(pid: u32) -> Result<Self, Errno> {
         if pid == 0 {
-            return Proof::None;
+            return Ok(Proof::None);
         }
         match open_pidfd(pid) {
-            Ok(pidfd) => Proof::Pidfd(pidfd),
-            Err(Errno::ESRCH) => Proof::Gone,
-            Err(_) => Proof::None,
+            Ok(pidfd) => Ok(Proof::Pidfd(pidfd)),
+            Err(Errno::ESRCH) => Ok(Proof::Gone),
+            Err(errno) if is_lack(errno) => Err(errno),
+            Err(_) => Ok(Proof::None),
         }
     }
+}
+
+/// Whether a descriptor would have been given if there were one left.
+fn is_lack(errno: Errno) -> bool {
+    matches!(errno, Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)
 }
 
 /// Asks the socket for its peer's pidfd. ESRCH: the peer has ended and been reaped.

@@ -6,14 +6,15 @@ use std::time::Instant;
 
 use maru_ledger::Peer;
 use maru_region::Region;
-use maru_transfer::shm::try_send_descriptors;
+use maru_transfer::shm::{PeerProcess, try_send_descriptors};
 use maru_wire::{Hello, Incarnation, Op, Purpose, Refusal, encode_hello_reply, encode_refusal};
 use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 use nix::sys::socket::{MsgFlags, recv};
 
-use super::incarnations::Part;
+use super::incarnations::{Part, Role};
 use super::pending::{Origin, Pending, Said};
+use super::processes::ProcessNumber;
 use super::{Acceptor, Attached, TOKEN_PROCESS, readable};
 use crate::mail::{Greeted, ToShard};
 use crate::reasons::refusal_reason;
@@ -50,9 +51,9 @@ impl Acceptor {
 
     /// Counts the connection for its client object, and watches the process from its first on.
     fn admit(&mut self, pending: &mut Pending, hello: &Hello) -> Result<(), Refusal> {
-        let part = part(hello.purpose);
+        let role = self.role(hello);
         let connections_max = self.limits.connections_max;
-        if part == Part::Open
+        if role.part() == Part::Open
             && self.shards[hello.shard as usize].connection_count >= connections_max
         {
             return Err(Refusal::TooManyIncarnations(connections_max));
@@ -66,16 +67,27 @@ impl Acceptor {
         {
             return Err(Refusal::IncarnationTaken(process.pid()));
         }
-        if self.incarnations.connect(hello.incarnation, process, part)? {
-            self.watch_process(hello.incarnation);
+        let connected = self.incarnations.connect(hello.incarnation, process, role);
+        self.forgotten.add(self.incarnations.take_forgotten());
+        if let Some(number) = connected? {
+            self.watch_process(number);
         }
         Ok(())
     }
 
+    /// A monitor of a namespace that is served may send what a data connection may.
+    fn role(&self, hello: &Hello) -> Role {
+        match hello.purpose {
+            Purpose::Attach => Role::Attach,
+            Purpose::Monitor if !self.terms.serves(&hello.namespace_name) => Role::Watch,
+            Purpose::Data | Purpose::Monitor => Role::Hold,
+        }
+    }
+
     fn hand_over(&mut self, pending: Pending, said: Said) -> nix::Result<()> {
-        match part(said.hello.purpose) {
-            Part::Attached => self.attach(pending, &said),
-            Part::Open => {
+        match said.hello.purpose {
+            Purpose::Attach => self.attach(pending, &said),
+            Purpose::Data | Purpose::Monitor => {
                 self.mail(pending, said);
                 Ok(())
             }
@@ -145,27 +157,23 @@ impl Acceptor {
         }
     }
 
-    /// Waits for the end of the process that `incarnation` was bound to just now.
-    fn watch_process(&mut self, incarnation: Incarnation) {
-        let process = self.incarnations.process(incarnation);
-        let pidfd = process.and_then(maru_transfer::shm::PeerProcess::pidfd);
-        let Some((pidfd, number)) = pidfd.zip(self.incarnations.number(incarnation)) else {
+    /// Waits for the end of a process that is known from now on.
+    fn watch_process(&mut self, number: ProcessNumber) {
+        let Some(pidfd) = self.incarnations.process(number).and_then(PeerProcess::pidfd) else {
             return;
         };
-        let event = EpollEvent::new(EpollFlags::EPOLLIN, TOKEN_PROCESS | number);
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, TOKEN_PROCESS | number.0);
         if let Err(error) = self.epoll.add(pidfd, event) {
-            tracing::warn!(%incarnation, %error, "cannot watch a client's process");
+            tracing::warn!(%error, "cannot watch a client's process");
         }
     }
 
-    /// A watched process has ended. Its client object is dead now, or with its last connection.
-    pub(super) fn on_process_end(&mut self, number: u64) -> nix::Result<()> {
-        let Some(incarnation) = self.incarnations.numbered(number) else { return Ok(()) };
-        let process = self.incarnations.process(incarnation);
-        if let Some(pidfd) = process.and_then(maru_transfer::shm::PeerProcess::pidfd) {
+    /// A watched process has ended. Its client objects are dead now, or with their last connection.
+    pub(super) fn on_process_end(&mut self, number: ProcessNumber) -> nix::Result<()> {
+        if let Some(pidfd) = self.incarnations.process(number).and_then(PeerProcess::pidfd) {
             self.epoll.delete(pidfd)?;
         }
-        if self.incarnations.bury_if_dead(incarnation) {
+        for incarnation in self.incarnations.bury_all(number) {
             self.tell_dead(incarnation);
         }
         Ok(())
@@ -174,13 +182,6 @@ impl Acceptor {
     fn tell_dead(&mut self, incarnation: Incarnation) {
         tracing::debug!(%incarnation, pid = incarnation.process_id(), "client proven dead");
         self.tell_all(|| ToShard::IncarnationDead(incarnation));
-    }
-}
-
-fn part(purpose: Purpose) -> Part {
-    match purpose {
-        Purpose::Attach => Part::Attached,
-        Purpose::Data | Purpose::Monitor => Part::Open,
     }
 }
 

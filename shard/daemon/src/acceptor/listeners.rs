@@ -11,6 +11,7 @@ use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use maru_region::{OwnerLock, OwnerLockError};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, SockaddrLike, SockaddrStorage, UnixAddr, accept4,
     bind, getsockname, listen, setsockopt, socket, sockopt,
@@ -76,6 +77,16 @@ impl Listeners {
             unix.listen()?;
         }
         Ok(())
+    }
+
+    /// Whether a connection waits to be accepted.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let tcp = self.tcp.as_ref().map(AsFd::as_fd);
+        let unix = self.unix.as_ref().map(AsFd::as_fd);
+        tcp.into_iter().chain(unix).any(|listener| {
+            let mut waited = [PollFd::new(listener, PollFlags::POLLIN)];
+            poll(&mut waited, PollTimeout::ZERO).is_ok_and(|count| count > 0)
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Child;
 
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, Uid};
@@ -111,20 +112,20 @@ fn a_peer_that_was_gone_before_is_dead() {
 fn the_fallback_proves_the_same() {
     let mut connected = Connected::new();
     let pid = connected.process.id();
-    let watching = PeerProcess { pid, uid: 0, proof: Proof::of_pid(pid) };
+    let watching = PeerProcess { pid, uid: 0, proof: Proof::of_pid(pid).unwrap() };
     assert!(!watching.is_dead());
     connected.process.kill().unwrap();
     wait_dead(&watching);
     connected.process.wait().unwrap();
     assert!(watching.is_dead());
-    let late = PeerProcess { pid, uid: 0, proof: Proof::of_pid(pid) };
+    let late = PeerProcess { pid, uid: 0, proof: Proof::of_pid(pid).unwrap() };
     assert!(matches!(late.proof, Proof::Gone));
     assert!(late.is_dead());
 }
 
 #[test]
 fn a_process_that_this_namespace_cannot_see_is_never_proven_dead() {
-    let foreign = PeerProcess { pid: 0, uid: 0, proof: Proof::of_pid(0) };
+    let foreign = PeerProcess { pid: 0, uid: 0, proof: Proof::of_pid(0).unwrap() };
     assert!(foreign.pidfd().is_none());
     assert!(!foreign.is_dead());
 }
@@ -138,4 +139,31 @@ fn other_sockets_have_no_peer_process() {
     let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let error = PeerProcess::of(stream.as_fd()).unwrap_err();
     assert!(error.to_string().starts_with("the peer of the socket cannot be identified: "));
+}
+
+/// Plays a server without a descriptor to spare, in a process of its own.
+#[test]
+fn child_has_no_descriptor_left() {
+    if role().is_none() {
+        return;
+    }
+    let (one, _other) = UnixStream::pair().unwrap();
+    // Lower than any free number: what is open stays open.
+    setrlimit(Resource::RLIMIT_NOFILE, 3, 3).unwrap();
+    for _ in 0..2 {
+        let error = PeerProcess::of(one.as_fd()).unwrap_err();
+        assert!(matches!(error, PeerError::NoDescriptor(_)), "{error}");
+    }
+    let watched = Proof::of_pid(std::process::id());
+    assert_eq!(watched.unwrap_err(), Errno::EMFILE);
+    println!("\nrefused");
+}
+
+// X5: a peer that nobody watches would never be proven dead, so it must not pass for known.
+#[test]
+fn without_a_descriptor_nobody_is_known() {
+    let test = "shm::peer::tests::child_has_no_descriptor_left";
+    let output = child(test, "server").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("refused"), "{output:?}");
 }
