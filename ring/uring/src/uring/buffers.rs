@@ -6,7 +6,7 @@
 use std::io;
 
 use io_uring::{IoUring, types::BufRingEntry};
-use memmap2::MmapMut;
+use memmap2::{MmapMut, MmapOptions};
 
 use crate::sync::{AtomicU16, Ordering};
 
@@ -28,7 +28,9 @@ impl Buffers {
     /// Registers `count` buffers, a power of two, of `size` bytes each.
     pub(super) fn new(ring: &IoUring, count: u16, size: u32) -> io::Result<Self> {
         let mut entry_map = MmapMut::map_anon(usize::from(count) * size_of::<BufRingEntry>())?;
-        let mut byte_map = MmapMut::map_anon(usize::from(count) * size as usize)?;
+        // Populated now, so that no receive meets a page fault and traffic costs no more memory.
+        let byte_count = usize::from(count) * size as usize;
+        let mut byte_map = MmapOptions::new().len(byte_count).populate().map_anon()?;
         let entries = entry_map.as_mut_ptr().cast::<BufRingEntry>();
         let bytes = byte_map.as_mut_ptr();
         // SAFETY: the map is page-aligned, `count` entries long, and `Drop` keeps it until the
