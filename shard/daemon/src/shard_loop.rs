@@ -31,8 +31,11 @@ pub(crate) struct LoopLimits {
     /// Bytes that a connection may hold behind a frame in progress before it is not read any more.
     pub(crate) held_bytes_pause: usize,
     /// Bytes that arrived on all connections and are not answered. Above half of it no connection
-    /// that holds any is read; above all of it the largest unfinished frame is given up.
+    /// that holds any is read; above all of it the oldest unfinished frame is given up.
     pub(crate) buffered_bytes_max: usize,
+    /// Bytes of unfinished frames of all connections; above it the oldest is given up. A frame of
+    /// a lively client is young, so it is those who send halves that pay for them.
+    pub(crate) partial_bytes_max: usize,
     /// How long a frame may take to arrive whole.
     pub(crate) frame_timeout: Duration,
     /// How often the books are checked.
@@ -59,6 +62,7 @@ impl LoopLimits {
             out_bytes_pause: 256 * 1024,
             held_bytes_pause: 128 * 1024,
             buffered_bytes_max: 32 << 20,
+            partial_bytes_max: 8 << 20,
             frame_timeout,
             check_period: Duration::from_secs(60),
             quarantine_warning,
@@ -86,6 +90,8 @@ pub(crate) struct ShardLoop {
     blocked: Vec<ConnectionId>,
     /// Steps left to this turn.
     turn_budget: u32,
+    /// Bytes of all unfinished frames.
+    partial_bytes: usize,
     /// When the oldest unfinished frame may be due.
     frame_check: Option<Time>,
     next_check: Time,
@@ -142,6 +148,7 @@ impl ShardLoop {
             queue: VecDeque::new(),
             blocked: Vec::new(),
             turn_budget: 0,
+            partial_bytes: 0,
             frame_check: None,
             next_check: Time(0).after(micros(limits.check_period)),
             next_overdue_check: Time(0).after(micros(limits.overdue_period)),
@@ -231,13 +238,15 @@ impl ShardLoop {
         self.executor.load.waiting_count = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
         let executor = &mut self.executor;
         let mut turn = Turn { executor, slice: Slice { out, now, budget }, out_bytes_max };
-        let before = connection.buffered_bytes();
+        let before = (connection.buffered_bytes(), connection.partial_bytes());
         let outcome = step(connection, &mut turn);
         let is_blocked = turn.slice.out.len() > turn.out_bytes_max;
         let used = budget - turn.slice.budget;
         self.turn_budget = self.turn_budget.saturating_sub(used);
         self.executor.load.buffered_bytes += connection.buffered_bytes();
-        self.executor.load.buffered_bytes -= before;
+        self.executor.load.buffered_bytes -= before.0;
+        self.partial_bytes += connection.partial_bytes();
+        self.partial_bytes -= before.1;
         let now = self.now();
         if let Phase::Draining { active_at, .. } = &mut self.phase {
             *active_at = now;
@@ -283,9 +292,7 @@ impl ShardLoop {
             }
             Standing::Idle => {}
         }
-        if buffered_bytes > self.limits.buffered_bytes_max {
-            self.give_up_largest(outbox);
-        }
+        self.give_up_unfinished(outbox);
     }
 
     /// Lets waiting connections go on, each once, as far as the turn's budget reaches.

@@ -157,6 +157,34 @@ fn each_fault_has_a_name() {
     server.wait_closed("wrong_op", 1);
 }
 
+/// Half frames of many clients at once: their memory is bounded, the oldest are given up, and
+/// another client's large frames are answered meanwhile.
+#[test]
+fn half_frames_of_many_cost_little_memory() {
+    for io in ["uring", "epoll"] {
+        let server = Server::start(&["--io", io]);
+        let client = server.client();
+        let keys: Vec<_> = (0..4096u32).map(|i| client.key(&i.to_le_bytes())).collect();
+        client.exists(&keys, Match::All, CALL).unwrap();
+        let idle_bytes = resident_bytes(server.pid());
+        let mut halves: Vec<Raw> = Vec::new();
+        for name in 0..400u16 {
+            let mut said = hello(9, 1, Purpose::Data);
+            said.incarnation.0[..2].copy_from_slice(&name.to_le_bytes());
+            let mut raw = Raw::admitted(&server, &said);
+            let keys = vec![Key([0; 32]); 4096];
+            let exists = Exists { keys, matching: Match::All };
+            let frame = raw.request_bytes(&RequestBody::Exists(&exists));
+            raw.throw(&frame[..frame.len() - 5000]);
+            halves.push(raw);
+        }
+        server.wait_closed("buffer_limit", 1);
+        client.exists(&keys, Match::All, CALL).unwrap();
+        let grown = resident_bytes(server.pid()).saturating_sub(idle_bytes);
+        assert!(grown < RESIDENT_GROWTH_MAX, "{grown} bytes more than idle ({io})");
+    }
+}
+
 /// A frame that trickles in is closed by its first byte's age, however lively the sender is.
 #[test]
 fn slow_senders_are_closed() {

@@ -123,12 +123,15 @@ impl ShardLoop {
         }
     }
 
-    /// Gives up the connection with the largest unfinished frame, for its memory.
-    pub(super) fn give_up_largest(&mut self, outbox: &mut Outbox) {
-        let open = self.connections.iter().flatten();
-        let largest = open.max_by_key(|connection| connection.partial_bytes());
-        let largest = largest.filter(|connection| connection.partial_bytes() > 0);
-        if let Some(id) = largest.map(|connection| connection.id) {
+    /// Gives up the connections with the oldest unfinished frames, while those take too much.
+    pub(super) fn give_up_unfinished(&mut self, outbox: &mut Outbox) {
+        while self.partial_bytes > self.limits.partial_bytes_max
+            || self.executor.load.buffered_bytes > self.limits.buffered_bytes_max
+        {
+            let open = self.connections.iter().flatten();
+            let unfinished = open.filter(|connection| connection.partial_bytes() > 0);
+            let oldest = unfinished.min_by_key(|connection| connection.mid_frame_since());
+            let Some(id) = oldest.map(|connection| connection.id) else { return };
             self.close(outbox, id, "buffer_limit");
         }
     }
@@ -136,6 +139,7 @@ impl ShardLoop {
     fn drop_input(&mut self, id: ConnectionId) {
         if let Some(connection) = find(&mut self.connections, id) {
             self.executor.load.buffered_bytes -= connection.buffered_bytes();
+            self.partial_bytes -= connection.partial_bytes();
             connection.drop_input(&mut self.executor.spares);
         }
     }
