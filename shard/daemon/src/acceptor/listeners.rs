@@ -7,14 +7,14 @@ use std::fs::Permissions;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use maru_region::{OwnerLock, OwnerLockError};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, SockaddrLike, SockaddrStorage, UnixAddr, accept4,
-    bind, getsockname, listen, setsockopt, socket, sockopt,
+    bind, connect, getsockname, listen, setsockopt, socket, sockopt,
 };
 
 /// Connections that may wait to be accepted.
@@ -34,6 +34,12 @@ pub(crate) enum ListenError {
     Owned { path: PathBuf, source: OwnerLockError },
     #[error("unix: {} exists and is no socket; remove it or choose another path", path.display())]
     NoSocket { path: PathBuf },
+    #[error(
+        "unix: a server answers at {}, though it holds no lock on {}; stop it or choose another \
+         path",
+        path.display(), lock_path(path).display()
+    )]
+    Answers { path: PathBuf },
     #[error("unix: cannot listen at {}: {source}", path.display())]
     Unix { path: PathBuf, source: io::Error },
 }
@@ -45,11 +51,13 @@ pub(crate) struct TcpListening {
     address: SocketAddr,
 }
 
-/// A bound Unix socket. Its path is removed when it is dropped, by the owner of the lock only.
+/// A bound Unix socket. Its path is removed when it is dropped, if it is still this one's.
 #[derive(Debug)]
 pub(crate) struct UnixListening {
     socket: OwnedFd,
     path: PathBuf,
+    /// Device and inode of the path. The socket holds them, so that no other gets them meanwhile.
+    place: Option<(u64, u64)>,
     _lock: OwnerLock,
 }
 
@@ -122,15 +130,15 @@ impl TcpListening {
 impl UnixListening {
     fn bind(path: &Path) -> Result<Self, ListenError> {
         let failed = |source: io::Error| ListenError::Unix { path: path.to_owned(), source };
-        let mut lock_path = path.as_os_str().to_owned();
-        lock_path.push(".lock");
-        let lock = OwnerLock::take(Path::new(&lock_path))
+        // Before the lock, whose file stays: what is refused leaves nothing behind.
+        find_stale(path)?;
+        let lock = OwnerLock::take(&lock_path(path))
             .map_err(|source| ListenError::Owned { path: path.to_owned(), source })?;
         remove_stale(path)?;
         let socket = stream(AddressFamily::Unix).map_err(|errno| failed(errno.into()))?;
         let address = UnixAddr::new(path).map_err(|errno| failed(errno.into()))?;
         bind(socket.as_raw_fd(), &address).map_err(|errno| failed(errno.into()))?;
-        let bound = Self { socket, path: path.to_owned(), _lock: lock };
+        let bound = Self { socket, path: path.to_owned(), place: place(path), _lock: lock };
         std::fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE)).map_err(failed)?;
         Ok(bound)
     }
@@ -154,7 +162,9 @@ impl UnixListening {
 
 impl Drop for UnixListening {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.path)
+        let is_own = self.place.is_some() && place(&self.path) == self.place;
+        if is_own
+            && let Err(error) = std::fs::remove_file(&self.path)
             && error.kind() != io::ErrorKind::NotFound
         {
             tracing::warn!(path = %self.path.display(), %error, "cannot remove the socket");
@@ -186,14 +196,45 @@ fn tcp_error(address: SocketAddr, errno: nix::Error) -> ListenError {
     }
 }
 
-/// Removes the socket that an earlier run left. The caller holds the lock, so nobody listens there.
-fn remove_stale(path: &Path) -> Result<(), ListenError> {
-    let failed = |source| ListenError::Unix { path: path.to_owned(), source };
+/// The file whose lock says that a server owns the socket at `path`.
+fn lock_path(path: &Path) -> PathBuf {
+    let mut lock_path = path.as_os_str().to_owned();
+    lock_path.push(".lock");
+    lock_path.into()
+}
+
+/// What file is at `path`, a link not followed: its device and inode.
+fn place(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}
+
+/// Whether there is a socket at `path`. Refuses anything else that is there.
+fn find_stale(path: &Path) -> Result<bool, ListenError> {
     match std::fs::symlink_metadata(path) {
-        Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path).map_err(failed),
+        Ok(found) if found.file_type().is_socket() => Ok(true),
         Ok(_) => Err(ListenError::NoSocket { path: path.to_owned() }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(failed(error)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(ListenError::Unix { path: path.to_owned(), source }),
+    }
+}
+
+/// Removes the socket that an earlier run left. The caller holds the lock; a server whose lock
+/// was removed by hand is found by its answer.
+fn remove_stale(path: &Path) -> Result<(), ListenError> {
+    let failed = |source: io::Error| ListenError::Unix { path: path.to_owned(), source };
+    if !find_stale(path)? {
+        return Ok(());
+    }
+    let socket = stream(AddressFamily::Unix).map_err(|errno| failed(errno.into()))?;
+    let address = UnixAddr::new(path).map_err(|errno| failed(errno.into()))?;
+    match connect(socket.as_raw_fd(), &address) {
+        Err(nix::Error::ECONNREFUSED) => std::fs::remove_file(path).map_err(failed),
+        Err(nix::Error::ENOENT) => Ok(()),
+        // Its backlog is full, or it is of another kind.
+        Ok(()) | Err(nix::Error::EAGAIN | nix::Error::EPROTOTYPE) => {
+            Err(ListenError::Answers { path: path.to_owned() })
+        }
+        Err(errno) => Err(failed(errno.into())),
     }
 }
 
@@ -205,3 +246,6 @@ pub(crate) fn socket_address(address: &SockaddrStorage) -> Option<SocketAddr> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;
