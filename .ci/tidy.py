@@ -71,6 +71,10 @@ def check_sources(errors: list[str]) -> None:
                     errors.append(f"{name}:{number}: only docs, mod and use here: {line.strip()}")
 
 
+# Other runtimes, and what needs a C library, stay out of the server's default build.
+NOT_IN_SERVER = {"tokio", "glommio", "tokio-uring", "hwlocality", "hwlocality-sys", "nixl-sys"}
+
+
 def check_arrows(errors: list[str]) -> None:
     workspace = tomllib.loads((ROOT / "Cargo.toml").read_text())
     for member in workspace["workspace"]["members"]:
@@ -99,11 +103,22 @@ def check_dependency_notes(errors: list[str]) -> None:
             errors.append(f"docs/decisions/dependencies.md: no line says why {name} is here")
 
 
+def check_server_tree(errors: list[str]) -> None:
+    command = ["cargo", "tree", "--locked", "-p", "maru-shardd", "-e", "normal", "--prefix", "none"]
+    tree = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if tree.returncode != 0:
+        errors.append(f"cargo tree: {tree.stderr.strip()}")
+    crates = {line.split()[0] for line in tree.stdout.splitlines() if line.strip()}
+    for name in sorted(crates & NOT_IN_SERVER):
+        errors.append(f"shard/daemon: the server must not depend on {name}")
+
+
 def main() -> int:
     errors: list[str] = []
     check_sources(errors)
     check_arrows(errors)
     check_dependency_notes(errors)
+    check_server_tree(errors)
     for error in errors:
         print(error)
     print(f"tidy: {len(errors)} findings")

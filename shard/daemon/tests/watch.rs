@@ -111,3 +111,16 @@ fn an_idle_server_sleeps() {
         assert!(woken < 20, "woken {woken} times ({io})");
     }
 }
+
+/// Everything but the C library is in the binary: it runs on any machine as it is.
+#[test]
+fn the_server_needs_no_library_beyond_libc() {
+    let server = Server::start(&[]);
+    let maps = fs::read_to_string(format!("/proc/{}/maps", server.pid())).unwrap();
+    let files = maps.lines().filter_map(|line| line.rsplit_once('/').map(|(_, name)| name));
+    let libraries: Vec<_> = files.filter(|name| name.contains(".so")).collect();
+    let known = ["libc.", "libc-", "libm.", "libm-", "libgcc_s.", "libpthread", "ld-", "libdl"];
+    let is_known = |name: &str| known.iter().any(|prefix| name.starts_with(prefix));
+    assert!(libraries.iter().any(|name| name.starts_with("libc")), "{maps}");
+    assert!(libraries.iter().all(|name| is_known(name)), "{libraries:?}");
+}
