@@ -63,7 +63,8 @@ pub(crate) struct FairnessArgs {
     /// Mean pause before a ping
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 500)]
     pause_us: u64,
-    /// garbage: connections that all clients make together; 0 for as many as they can
+    /// garbage: connections that all clients make together; 0 for as many as they can, which are
+    /// more for attackers: then their ratio says less
     #[arg(long, value_name = "PER SECOND", default_value_t = 1000)]
     sessions: u64,
     /// Where the result goes [default: target/bench/fairness-TIME.json]
