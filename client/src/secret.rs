@@ -24,6 +24,12 @@ pub enum SecretError {
         /// What the system said.
         source: io::Error,
     },
+    /// It is a directory.
+    #[error("{} is a directory; name the secret's file in it", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The file holds fewer bytes than a secret must have.
     #[error("the secret file {} holds {bytes} bytes without its line end, at least {min} are needed; write one with `head -c 32 /dev/urandom | base64`", path.display())]
     TooShort {
@@ -56,12 +62,16 @@ pub enum SecretError {
 ///
 /// # Errors
 ///
-/// [`SecretError`] names the file and what to do: unreadable, under 16 bytes, over 4 KiB, or
+/// [`SecretError`] names the file and what to do: unreadable, a directory, under 16 bytes, over 4 KiB, or
 /// accessible to others than owner and group.
 pub fn read_secret_file(path: &Path) -> Result<Secret, SecretError> {
     let failed = |source| SecretError::Read { path: path.to_owned(), source };
     let file = File::open(path).map_err(failed)?;
-    let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o7777;
+    let found = file.metadata().map_err(failed)?;
+    if found.is_dir() {
+        return Err(SecretError::Directory { path: path.to_owned() });
+    }
+    let mode = found.permissions().mode() & 0o7777;
     if mode & 0o007 != 0 {
         return Err(SecretError::Exposed { path: path.to_owned(), mode });
     }

@@ -28,3 +28,15 @@ fn what_is_no_secret_is_refused_by_name() {
     let missing = read_secret_file("/nonexistent/secret".as_ref()).expect_err("it is not there");
     assert!(missing.to_string().contains("/nonexistent/secret"));
 }
+
+/// The mode of a directory is no reason to change it.
+#[test]
+fn a_directory_is_called_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for mode in [0o755, 0o700] {
+        set_permissions(folder.path(), Permissions::from_mode(mode)).expect("the test's own");
+        let error = read_secret_file(folder.path()).expect_err("no file");
+        assert!(matches!(error, SecretError::Directory { .. }), "{error}");
+        assert!(error.to_string().contains("is a directory"), "{error}");
+    }
+}
