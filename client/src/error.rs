@@ -80,7 +80,7 @@ pub enum Error {
         reason: String,
     },
     /// No answer came within the call's deadline.
-    #[error("{server} did not answer within {deadline:?}")]
+    #[error("{server} did not answer within {:?}", rounded(*deadline))]
     Timeout {
         /// The server.
         server: String,
@@ -200,6 +200,15 @@ pub enum Error {
     },
 }
 
+/// Rounds a deadline to what people set: whole milliseconds, or microseconds when it is short.
+fn rounded(deadline: Duration) -> Duration {
+    let unit = if deadline < Duration::from_millis(10) { 1_000 } else { 1_000_000 };
+    let half = Duration::from_nanos(unit / 2);
+    // Beyond centuries it stands for "for ever", and needs no rounding.
+    let units = u64::try_from(deadline.saturating_add(half).as_nanos()).map(|ns| ns / unit);
+    units.map_or(deadline, |units| Duration::from_nanos(units * unit))
+}
+
 impl Error {
     /// Says whether the server may have acted.
     #[must_use]
@@ -211,3 +220,6 @@ impl Error {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

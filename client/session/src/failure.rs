@@ -1,5 +1,8 @@
 //! Why a link is not up, and why a request got no answer.
 
+use alloc::format;
+use alloc::string::String;
+
 use maru_wire::Refusal;
 
 /// Why a connection to a shard is not usable. Kept for the callers that wait for it.
@@ -7,7 +10,7 @@ use maru_wire::Refusal;
 #[non_exhaustive]
 pub enum LinkFault {
     /// The system refused the connection with this error number.
-    #[error("cannot connect (system error {0}); is the server running?")]
+    #[error("{}", connect_text(*.0))]
     ConnectFailed(i32),
     /// The host's name has no address.
     #[error("the host's name has no address")]
@@ -46,6 +49,24 @@ pub enum LinkFault {
     /// Connections to one address show several generations that are all alive.
     #[error("several servers answer behind this address; give each its own address")]
     SeveralServers,
+}
+
+/// Says what Linux means by the number that a connect ended with, and what to do.
+fn connect_text(errno: i32) -> String {
+    let meaning = match errno {
+        2 => "there is no such socket",
+        11 => "too many connections wait there already",
+        13 => "this user may not connect there",
+        101 => "the network is unreachable",
+        110 => "the host did not answer",
+        111 => "nobody listens there",
+        113 => "no way leads to the host",
+        _ => "the system refused it",
+    };
+    format!(
+        "cannot connect: {meaning} (system error {errno}); is maru-shardd running, and is this \
+         its address?"
+    )
 }
 
 impl LinkFault {
@@ -115,3 +136,6 @@ impl Failure {
         matches!(self, Self::Disconnected | Self::Timeout)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -41,6 +41,14 @@ pub(crate) fn client(args: &ServerArgs) -> Result<Client, AskError> {
     Ok(Client::new(config)?)
 }
 
+/// Names the whole time that a command had in the error of a call that had what was left of it.
+pub(crate) fn within(timeout: Duration) -> impl Fn(Error) -> Error {
+    move |error| match error {
+        Error::Timeout { server, .. } => Error::Timeout { server, deadline: timeout },
+        other => other,
+    }
+}
+
 /// Turns the outcome of a command into its exit code, and says what went wrong.
 pub(crate) fn exit_code(outcome: Result<(), AskError>) -> ExitCode {
     match outcome {

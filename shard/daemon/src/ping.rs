@@ -19,10 +19,11 @@ fn ping(args: &PingArgs) -> Result<(), AskError> {
     let client = ask::client(&args.server)?;
     let deadline = Instant::now() + args.server.timeout.0;
     let left = || deadline.saturating_duration_since(Instant::now());
+    let ping = |shard| client.ping(shard, left()).map_err(ask::within(args.server.timeout.0));
     // The first answer brings the number of shards.
-    let mut pongs = vec![client.ping(0, left())?];
+    let mut pongs = vec![ping(0)?];
     for shard in 1..client.shard_count(left())? {
-        pongs.push(client.ping(shard, left())?);
+        pongs.push(ping(shard)?);
     }
     let mut out = std::io::stdout().lock();
     if args.json {

@@ -152,6 +152,9 @@ fn the_operators_commands_answer() {
     for name in ["ping", "stats"] {
         let (code, _, error) = run(&[name, "--address", &unix, "--timeout", "50ms"]);
         assert!(code == Some(1) && error.contains(&unix), "{error}");
+        let (code, _, error) = run(&[name, "--address", "unix:/nowhere.sock", "--timeout", "1s"]);
+        assert!(code == Some(1) && error.contains("there is no such socket"), "{error}");
+        assert!(error.contains("is maru-shardd running"), "{error}");
     }
 }
 
