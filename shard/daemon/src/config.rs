@@ -24,6 +24,9 @@ const SHARD_PAGES_MIN: u64 = 16;
 /// Most connections of a shard: a table of them is made at start.
 const CONNECTIONS_CEILING: u32 = 1 << 20;
 
+/// Shortest time of any setting: with less no client on a busy machine could keep up.
+const SPAN_MIN: Duration = Duration::from_millis(100);
+
 /// A configuration that is complete and free of contradictions.
 #[derive(Debug)]
 pub(crate) struct Config {
@@ -57,8 +60,11 @@ pub(crate) struct Config {
 pub(crate) enum ConfigError {
     #[error("cannot read the configuration file {}: {source}", path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("configuration file {}: {source}", path.display())]
-    Syntax { path: PathBuf, source: Box<toml::de::Error> },
+    #[error(
+        "configuration file {}, line {line_number} (`{line}`): {}",
+        path.display(), one_line(source.message())
+    )]
+    Syntax { path: PathBuf, line_number: usize, line: String, source: Box<toml::de::Error> },
     #[error("{key}: {reason}")]
     Value { key: &'static str, reason: String },
     #[error("{key} and {other} contradict each other: {reason}")]
@@ -204,6 +210,18 @@ impl Config {
     }
 
     fn check_times(&self) -> Result<(), ConfigError> {
+        for (key, span) in [
+            ("reservation_ttl", self.reservation_ttl),
+            ("lease_ttl", self.lease_ttl),
+            ("fence", self.fence),
+            ("quarantine_warning", self.quarantine_warning),
+            ("frame_timeout", self.frame_timeout),
+        ] {
+            if span < SPAN_MIN {
+                let reason = format!("{span:?} is too short: at least {SPAN_MIN:?} are needed");
+                return Err(ConfigError::Value { key, reason });
+            }
+        }
         if self.quarantine_warning < self.reservation_ttl {
             let reason = "a reservation would be warned about before it is overdue".to_owned();
             return Err(ConfigError::Contradiction {
@@ -225,6 +243,11 @@ pub(crate) fn unix_path_default() -> PathBuf {
 fn host_name() -> String {
     let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
     name.filter(|name| !name.is_empty()).unwrap_or_else(|| "maru".to_owned())
+}
+
+/// Joins the lines of a message.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn first_repeated(names: &[String]) -> Option<&String> {

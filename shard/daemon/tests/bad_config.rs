@@ -40,12 +40,15 @@ fn a_bad_file_is_refused_with_key_and_line() {
     let size = "\n\ncapacity_bytes = \"4GB\"\n";
     refused_by_name(&[], Some(size), &["`4GB` is no size", "capacity_bytes", "line 3"]);
     refused_by_name(&["--config", "/nowhere.toml"], None, &["/nowhere.toml"]);
+    let (_, error) = refuse(&[], Some(size));
+    assert_eq!(error.lines().count(), 1, "{error}");
 }
 
 /// S2: flags are checked as the file is.
 #[test]
 fn bad_flags_are_refused_by_name() {
     refused_by_name(&["--lease-ttl", "nan"], None, &["--lease-ttl", "`nan` is no duration"]);
+    refused_by_name(&["--frame-timeout", "1us"], None, &["frame_timeout", "100ms"]);
     refused_by_name(&["--eviction", "sieve"], None, &["--eviction", "lru"]);
     refused_by_name(&["--pool-size", "4G"], None, &["--pool-size"]);
     refused_by_name(&["--capacity-bytes", "2G"], None, &["capacity_bytes", "pool_bytes"]);

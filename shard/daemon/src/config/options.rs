@@ -8,6 +8,9 @@ use serde::Deserialize;
 use super::ConfigError;
 use super::values::{Shards, Size, Span, TcpBind, UnixBind};
 
+/// Most of a line of the file that an error shows.
+const LINE_CHARS_MAX: usize = 80;
+
 /// What the pool does when it is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -148,9 +151,18 @@ impl Options {
     pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
-        toml::from_str(&text).map_err(|source| ConfigError::Syntax {
-            path: path.to_owned(),
-            source: Box::new(source),
+        toml::from_str(&text).map_err(|source: toml::de::Error| {
+            let at = source.span().map_or(0, |span| span.start.min(text.len()));
+            let line_number =
+                text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+            let line = text.lines().nth(line_number - 1).unwrap_or_default().trim();
+            let line = line.chars().take(LINE_CHARS_MAX).filter(|c| !c.is_control()).collect();
+            ConfigError::Syntax {
+                path: path.to_owned(),
+                line_number,
+                line,
+                source: Box::new(source),
+            }
         })
     }
 

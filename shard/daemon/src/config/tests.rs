@@ -10,6 +10,7 @@ fn load(text: &str, flags: Options) -> Result<Config, String> {
 
 fn refused(text: &str, needles: &[&str]) {
     let error = load(text, Options::default()).unwrap_err();
+    assert_eq!(error.lines().count(), 1, "{error}");
     for needle in needles {
         assert!(error.contains(needle), "`{needle}` is not in: {error}");
     }
@@ -87,6 +88,25 @@ fn nonsense_is_refused_by_name() {
     refused("connections_max = 4294967295", &["connections_max", "1 to 1048576"]);
     refused("unix = \"relative.sock\"", &["unix", "absolute"]);
     refused("secret_file = \"/nowhere/at/all\"", &["secret_file", "/nowhere/at/all"]);
+}
+
+/// S2: times that no client could keep are refused with the key named.
+#[test]
+fn times_too_short_are_refused_by_name() {
+    for key in ["reservation_ttl", "lease_ttl", "fence", "quarantine_warning", "frame_timeout"] {
+        refused(&format!("{key} = \"99999us\""), &[key, "99.999ms is too short", "100ms"]);
+    }
+    let shortest = "reservation_ttl = \"100ms\"\nframe_timeout = \"100ms\"\nfence = \"100ms\"";
+    load(shortest, Options::default()).unwrap();
+}
+
+/// The lines of a log are one error each, whatever the file holds.
+#[test]
+fn a_broken_file_is_told_in_one_line() {
+    refused("a\u{1b}[31m = \n", &["line 1"]);
+    refused(&format!("pool_bytes = [\n1,\n\n{}]\n", "2, ".repeat(999)), &["pool_bytes"]);
+    refused("unix = \"\"\"a\n\n\"\"\"\n", &["unix"]);
+    refused("pool_bytes = \"1G\"\n[x", &["line 2"]);
 }
 
 /// S2: contradictions are refused with both keys named.
