@@ -120,6 +120,8 @@ impl Bench {
     /// Mails a connection whose hello the acceptor found good, and returns its far end.
     fn connect(&mut self, name: u8) -> Caller {
         let (near, far) = UnixStream::pair().unwrap();
+        // A test that would wait for ever fails instead.
+        far.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let hello = Hello {
             client_nonce: [name; 32],
             version_min: PROTOCOL_VERSION,
