@@ -9,7 +9,7 @@ use std::time::Duration;
 use maru_ledger::Time;
 use maru_uring::mailbox::Receiver;
 use maru_uring::{ConnectionId, Event, Outbox, Reactor, ReactorError, now_ns};
-use maru_wire::DecodeError;
+use maru_wire::{BODY_BYTES_MAX, DecodeError};
 
 mod admission;
 
@@ -34,7 +34,8 @@ pub(crate) struct LoopLimits {
     /// that holds any is read; above all of it the oldest unfinished frame is given up.
     pub(crate) buffered_bytes_max: usize,
     /// Bytes of unfinished frames of all connections; above it the oldest is given up. A frame of
-    /// a lively client is young, so it is those who send halves that pay for them.
+    /// a lively client is young, so it is those who send halves that pay for them. The shards
+    /// share 8 MiB as far as each can hold two of the largest frames.
     pub(crate) partial_bytes_max: usize,
     /// How long a frame may take to arrive whole.
     pub(crate) frame_timeout: Duration,
@@ -54,7 +55,11 @@ pub(crate) struct LoopLimits {
 
 impl LoopLimits {
     /// The limits, with the times that the configuration names.
-    pub(crate) fn new(frame_timeout: Duration, quarantine_warning: Duration) -> Self {
+    pub(crate) fn new(
+        shard_count: usize,
+        frame_timeout: Duration,
+        quarantine_warning: Duration,
+    ) -> Self {
         Self {
             turn_steps: 2048,
             connection_steps: 512,
@@ -62,7 +67,7 @@ impl LoopLimits {
             out_bytes_pause: 256 * 1024,
             held_bytes_pause: 128 * 1024,
             buffered_bytes_max: 32 << 20,
-            partial_bytes_max: 8 << 20,
+            partial_bytes_max: ((8 << 20) / shard_count).max(2 * BODY_BYTES_MAX as usize),
             frame_timeout,
             check_period: Duration::from_secs(60),
             quarantine_warning,
@@ -355,7 +360,8 @@ impl ShardLoop {
     /// Takes the next step towards the end, if it is time for one.
     fn end_step(&mut self, outbox: &mut Outbox, now: Time) {
         let Phase::Draining { until, active_at } = self.phase else { return };
-        let is_quiet = now.since(active_at) >= DRAIN_QUIET_US && self.queue.is_empty();
+        let is_idle = self.queue.is_empty() && self.blocked.is_empty();
+        let is_quiet = is_idle && now.since(active_at) >= DRAIN_QUIET_US;
         if is_quiet || until <= now {
             let until = now.after(micros(self.limits.close_timeout));
             self.phase = Phase::Closing { until };

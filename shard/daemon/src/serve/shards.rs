@@ -110,7 +110,11 @@ impl Common<'_> {
             ledger: ledger_config(self.run, plan.shard),
             extents: extents.collect(),
             reactor: reactor_config(config),
-            limits: LoopLimits::new(config.frame_timeout, config.quarantine_warning),
+            limits: LoopLimits::new(
+                self.run.plan.shards.len(),
+                config.frame_timeout,
+                config.quarantine_warning,
+            ),
             terms: Arc::clone(self.terms),
             post: self.post.clone(),
             start_ns: self.start_ns,

@@ -66,7 +66,7 @@ const GENERATION: Generation = Generation(7);
 const NONCE: [u8; 32] = [5; 32];
 
 fn limits() -> LoopLimits {
-    LoopLimits::new(Duration::from_secs(10), Duration::from_secs(600))
+    LoopLimits::new(1, Duration::from_secs(10), Duration::from_secs(600))
 }
 
 /// A shard's thread, and the ends of its mailboxes.
@@ -266,7 +266,7 @@ fn a_warm_shard_allocates_nothing() {
 #[test]
 fn mails_above_a_turns_budget_are_read_in_the_next() {
     for io in [IoMode::Epoll, IoMode::Uring] {
-        let limits = LoopLimits::new(Duration::from_secs(10), Duration::from_secs(600));
+        let limits = LoopLimits::new(1, Duration::from_secs(10), Duration::from_secs(600));
         let mut bench = Bench::new(io, LoopLimits { turn_mails: 1, ..limits }, false);
         for name in 1..9 {
             // Most of these find the shard awake, or ring for several of them at once.
@@ -326,7 +326,7 @@ fn the_end_takes_less_than_a_second() {
 #[test]
 fn overdue_reservations_are_looked_for_in_time() {
     for (age_s, period_s) in [(1, 1), (59, 59), (600, 60)] {
-        let limits = LoopLimits::new(Duration::from_secs(10), Duration::from_secs(age_s));
+        let limits = LoopLimits::new(1, Duration::from_secs(10), Duration::from_secs(age_s));
         assert_eq!(limits.overdue_period, Duration::from_secs(period_s));
     }
 }
