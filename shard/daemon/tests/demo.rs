@@ -32,13 +32,17 @@ struct Demo {
 }
 
 impl Demo {
-    /// Starts it and waits until the server holds objects of its workers.
-    fn start(flags: &[&str]) -> Self {
-        let folder = TempDir::new().unwrap();
+    /// Starts it.
+    fn spawn(folder: TempDir, flags: &[&str]) -> Self {
         let mut command = command(SHARDD);
         command.args(["demo", "--json"]).args(flags).env("TMPDIR", folder.path());
         let process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let demo = Self { process, folder };
+        Self { process, folder }
+    }
+
+    /// Starts it and waits until the server holds objects of its workers.
+    fn start(flags: &[&str]) -> Self {
+        let demo = Self::spawn(TempDir::new().unwrap(), flags);
         poll(|| (demo.workers().len() == 2).then_some(())).expect("the workers start");
         demo
     }
@@ -196,7 +200,7 @@ fn pools_that_cannot_be_are_refused() {
 
 #[test]
 fn an_interrupted_demo_leaves_nothing() {
-    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
         let demo = Demo::start(&LONG);
         Demo::signal(demo.process.id(), signal);
         let (code, out, err) = demo.end();
@@ -205,15 +209,48 @@ fn an_interrupted_demo_leaves_nothing() {
     }
 }
 
+/// A workload may take minutes to read, or be a pipe that says nothing: signals end that, too.
 #[test]
-fn the_processes_of_a_killed_demo_die_with_it() {
-    let demo = Demo::start(&LONG);
+fn a_signal_ends_it_before_anything_has_started() {
+    let folder = TempDir::new().unwrap();
+    let silent = folder.path().join("pipe");
+    nix::unistd::mkfifo(&silent, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let endless = ["--requests", "1000000000"];
+    let silent = ["--trace", silent.to_str().unwrap()];
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
+        for flags in [endless, silent] {
+            let demo = Demo::spawn(TempDir::new().unwrap(), &flags);
+            poll(|| blocks_signals(demo.process.id()).then_some(())).expect("it takes signals");
+            Demo::signal(demo.process.id(), signal);
+            let (code, out, err) = demo.end();
+            assert_eq!((code, out.as_str()), (Some(128 + signal as i32), ""), "{flags:?}");
+            assert!(err.contains(signal.as_str()), "{err}");
+        }
+    }
+}
+
+/// Whether the process has signals blocked, which it reads instead.
+fn blocks_signals(id: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+    u64::from_str_radix(blocked.trim(), 16).unwrap() != 0
+}
+
+/// A demo killed with no chance to tidy up: its processes die, and the next demo removes its folder.
+#[test]
+fn a_killed_demo_leaves_nothing_for_long() {
+    let mut demo = Demo::start(&LONG);
     let children = demo.children();
     assert_eq!(children.len(), 3, "{children:?}");
+    let folder = std::mem::replace(&mut demo.folder, TempDir::new().unwrap());
     drop(demo);
     for (id, line) in children {
         wait_gone(id, &line);
     }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    let demo = Demo::spawn(folder, &["--requests", "20", "--capacity", "4M"]);
+    let (code, _, err) = demo.end();
+    assert_eq!(code, Some(0), "{err}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod args;
 mod child;
 mod conversation;
 mod error;
+mod folder;
 mod ideal_lru;
 mod pattern;
 mod protocol;

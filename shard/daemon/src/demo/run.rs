@@ -1,8 +1,11 @@
 //! The demo from start to end: server, workers, progress, result.
 
 use std::io::Write;
+use std::panic::resume_unwind;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use nix::sys::signal::{SigSet, Signal};
@@ -13,9 +16,13 @@ use super::ideal_lru::IdealLru;
 use super::report::{Report, Setup};
 use super::server::Server;
 use super::workers::{Event, Workers};
+use super::workload::WorkloadSpec;
 
 /// Fewest pages of a shard that a server accepts.
 const SHARD_BLOCKS_MIN: u64 = 16;
+/// How often it is looked whether the simulation has ended.
+const POLL: Duration = Duration::from_millis(2);
+
 /// Runs the demo and prints its result. Fails on any wrong byte and on books that do not balance.
 pub(crate) fn run(args: &DemoArgs) -> ExitCode {
     match replay(args) {
@@ -47,7 +54,8 @@ fn replay(args: &DemoArgs) -> Result<Report, DemoError> {
     let (events_tx, events) = mpsc::channel();
     forward_signals(events_tx.clone())?;
     let capacity_blocks = check_capacity(args)?;
-    let (request_count, ideal_lru_hit_ratio) = simulate(args, capacity_blocks)?;
+    let (request_count, ideal_lru_hit_ratio) =
+        simulate_unless_ended(args, capacity_blocks, &events)?;
 
     let at_end = events_tx.clone();
     let mut server = Server::start(
@@ -79,12 +87,12 @@ fn replay(args: &DemoArgs) -> Result<Report, DemoError> {
 /// Blocks the signals that end a program and sends them as events instead.
 fn forward_signals(events: Sender<Event>) -> Result<(), DemoError> {
     let mut signals = SigSet::empty();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
         signals.add(signal);
     }
     let system = |errno: nix::Error| DemoError::system("take over the signals")(errno.into());
     signals.thread_block().map_err(system)?;
-    std::thread::spawn(move || {
+    thread::spawn(move || {
         while let Ok(signal) = signals.wait() {
             if events.send(Event::Signal(signal)).is_err() {
                 return;
@@ -96,7 +104,12 @@ fn forward_signals(events: Sender<Event>) -> Result<(), DemoError> {
 
 /// Returns an error when a signal has come. Nothing else can have happened before the workers.
 fn first_signal(events: &Receiver<Event>) -> Result<(), DemoError> {
-    match events.try_recv() {
+    signal_within(events, Duration::ZERO)
+}
+
+/// Returns an error when a signal has come, or does within `limit`.
+fn signal_within(events: &Receiver<Event>, limit: Duration) -> Result<(), DemoError> {
+    match events.recv_timeout(limit) {
         Ok(Event::Signal(signal)) => Err(DemoError::Signal(signal)),
         Ok(Event::ServerEnded | Event::Worker(..) | Event::WorkerSilent(_)) | Err(_) => Ok(()),
     }
@@ -117,11 +130,25 @@ fn check_capacity(args: &DemoArgs) -> Result<u64, DemoError> {
     Ok(capacity_blocks)
 }
 
+/// Simulates, and gives up when a signal comes. A trace may be long, or a pipe that says nothing.
+fn simulate_unless_ended(
+    args: &DemoArgs,
+    capacity_blocks: u64,
+    events: &Receiver<Event>,
+) -> Result<(u64, f64), DemoError> {
+    let workload = args.workload();
+    let simulation = thread::spawn(move || simulate(&workload, capacity_blocks));
+    while !simulation.is_finished() {
+        signal_within(events, POLL)?;
+    }
+    simulation.join().unwrap_or_else(|panic| resume_unwind(panic))
+}
+
 /// Reads the whole workload once: proves that it can be read, counts it, and gives the ideal.
-fn simulate(args: &DemoArgs, capacity_blocks: u64) -> Result<(u64, f64), DemoError> {
+fn simulate(workload: &WorkloadSpec, capacity_blocks: u64) -> Result<(u64, f64), DemoError> {
     let mut ideal = IdealLru::new(usize::try_from(capacity_blocks).unwrap_or(usize::MAX));
     let mut request_count = 0;
-    for request in args.workload().open()? {
+    for request in workload.open()? {
         ideal.request(&request?.blocks);
         request_count += 1;
     }

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use maru_client::{Client, ClientConfig, ServerAddress};
-use tempfile::TempDir;
 
 use super::args::DemoArgs;
 use super::child::{Child, Output};
 use super::error::DemoError;
+use super::folder::Folder;
 use super::report::ServerSide;
 use super::workload::NAMESPACE;
 
@@ -20,6 +20,8 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 const POPULATE_BYTES_PER_S: u64 = 256 << 20;
 /// How long one attempt to reach the server may take.
 const CALL_DEADLINE: Duration = Duration::from_secs(2);
+/// The same while it starts: a signal must not wait longer.
+const START_CALL_DEADLINE: Duration = Duration::from_millis(200);
 /// How long the books may take to settle after the last worker closed its connections.
 const SETTLE_LIMIT: Duration = Duration::from_secs(5);
 /// How long the server may take to end.
@@ -31,7 +33,7 @@ pub(crate) struct Server {
     child: Child,
     client: Client,
     // Dropped last, so that the folder goes after the process.
-    folder: TempDir,
+    folder: Folder,
 }
 
 impl Server {
@@ -41,10 +43,7 @@ impl Server {
         at_end: impl FnOnce() + Send + 'static,
         interrupted: &dyn Fn() -> Result<(), DemoError>,
     ) -> Result<Self, DemoError> {
-        let folder = tempfile::Builder::new()
-            .prefix("maru-demo-")
-            .tempdir()
-            .map_err(DemoError::system("make a folder for the server's socket"))?;
+        let folder = Folder::make()?;
         let page_bytes = args.page_bytes();
         let pool_bytes =
             args.capacity_blocks().checked_mul(page_bytes).ok_or(DemoError::PoolTooLarge)?;
@@ -111,7 +110,7 @@ impl Server {
             self.check(Duration::ZERO)?;
             // Without the socket's file there is nobody to ask yet.
             if self.socket().exists() {
-                match self.client.stats(CALL_DEADLINE) {
+                match self.client.stats(START_CALL_DEADLINE) {
                     Ok(_) => return Ok(()),
                     Err(error) if Instant::now() >= deadline => return Err(error.into()),
                     Err(_) => {}
