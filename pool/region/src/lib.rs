@@ -4,6 +4,7 @@
 //! passed to a client. This crate knows neither keys nor tickets, and moves no bytes.
 
 mod error;
+mod heap;
 mod huge;
 mod memory;
 mod owner;
@@ -11,6 +12,7 @@ mod populate;
 mod region;
 
 pub use error::RegionError;
+pub use heap::trim_heap;
 pub use memory::{MemoryAvailable, memory_available};
 pub use owner::{OwnerLock, OwnerLockError};
 pub use region::{Populated, Region, RegionKind, RegionSpec};

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use maru_region::Region;
+use maru_region::{Region, trim_heap};
 use maru_transfer::shm::{PeerError, PeerProcess};
 use maru_uring::mailbox::Sender;
 use maru_wire::{ClosedCount, Generation, Incarnation, encode_challenge};
@@ -63,6 +63,8 @@ pub(crate) struct AcceptorLimits {
     pub(crate) accept_pause: Duration,
     /// Time between two reports of closed connections to shard 0.
     pub(crate) report_pause: Duration,
+    /// How long after a connection's end its memory is given back to the system.
+    pub(crate) trim_pause: Duration,
 }
 
 impl AcceptorLimits {
@@ -77,6 +79,7 @@ impl AcceptorLimits {
             connections_max,
             accept_pause: Duration::from_millis(100),
             report_pause: Duration::from_millis(20),
+            trim_pause: Duration::from_secs(5),
         }
     }
 }
@@ -116,6 +119,7 @@ pub(crate) struct Acceptor {
     starved: Throttle,
     closed: Reasons,
     report_due: Option<Instant>,
+    trim_due: Option<Instant>,
     accept_again: Option<Instant>,
     is_ending: bool,
 }
@@ -166,6 +170,7 @@ impl Acceptor {
             starved: Throttle::default(),
             closed: Reasons::default(),
             report_due: None,
+            trim_due: None,
             accept_again: None,
             is_ending: false,
         };
@@ -313,6 +318,7 @@ impl Acceptor {
                 ToAcceptor::Closed { shard, incarnation } => {
                     self.shards[shard as usize].connection_count -= 1;
                     self.disconnect(incarnation, Part::Open);
+                    self.trim_later();
                 }
                 ToAcceptor::Shutdown => self.end()?,
             }
@@ -339,7 +345,8 @@ impl Acceptor {
         }
         let oldest = self.pending.first_key_value().map(|(_, pending)| pending.deadline);
         let warning = [self.forgotten.due(now), self.starved.due(now)].into_iter().flatten().min();
-        let due = [oldest, self.report_due, self.accept_again, warning].into_iter().flatten().min();
+        let dues = [oldest, self.report_due, self.trim_due, self.accept_again, warning];
+        let due = dues.into_iter().flatten().min();
         due.map_or(EpollTimeout::NONE, |due| {
             // Rounded up, so that it is due when the wait ends.
             let wait_ms = due.saturating_duration_since(now).as_millis() + 1;
@@ -363,6 +370,10 @@ impl Acceptor {
             self.watch_listeners()?;
         }
         self.warn(now);
+        if self.trim_due.is_some_and(|due| due <= now) {
+            self.trim_due = None;
+            trim_heap();
+        }
         if self.report_due.is_some_and(|due| due <= now) {
             self.report_due = None;
             let mut closed: Vec<ClosedCount> = Vec::new();
@@ -410,9 +421,16 @@ impl Acceptor {
     /// Counts a connection closed by the acceptor, to be reported soon.
     fn count(&mut self, reason: &'static str) {
         self.closed.count(reason);
+        self.trim_later();
         if self.report_due.is_none() {
             self.report_due = Some(Instant::now() + self.limits.report_pause);
         }
+    }
+
+    /// What connections held is scattered over the heaps, which do not shrink by themselves.
+    fn trim_later(&mut self) {
+        let pause = self.limits.trim_pause;
+        self.trim_due.get_or_insert_with(|| Instant::now() + pause);
     }
 
     fn drop_oldest(&mut self) -> bool {

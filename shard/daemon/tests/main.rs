@@ -13,6 +13,7 @@ mod garbage;
 mod harness;
 mod kills;
 mod limits;
+mod memory;
 mod raw;
 mod requests;
 mod restart;
