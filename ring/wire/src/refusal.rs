@@ -44,7 +44,9 @@ pub enum Refusal {
     #[error("more than {0} clients at one shard")]
     TooManyIncarnations(u32),
     /// The shard holds only this many objects of the size announced; 16 is the least.
-    #[error("a shard holds {0} objects of the size announced, at least 16 are needed: enlarge the pool or its pages")]
+    #[error(
+        "a shard holds {0} objects of the size announced, at least 16 are needed: enlarge the pool or its pages"
+    )]
     ShardTooSmall(u32),
     /// The reservation or lease TTL, this many microseconds, is below twice the client's
     /// transfer timeout.
