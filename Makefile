@@ -4,7 +4,7 @@ CARGO ?= cargo
 SHARDD := target/demo/maru-shardd
 TRACE ?=
 
-.PHONY: help demo test fast build lint unit loom fuzz acceptance bench tidy doc
+.PHONY: help demo test fast build lint unit loom fuzz acceptance bench tidy
 
 help: ## lists the commands
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
