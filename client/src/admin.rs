@@ -9,7 +9,7 @@ use maru_wire::{
     RemoveOutcome, Reply, StatsReply,
 };
 
-use crate::inner::Deadline;
+use crate::deadline::Deadline;
 use crate::scatter::{PartBody, Target, all, every_shard};
 use crate::{Client, Error};
 

@@ -18,8 +18,8 @@ use maru_transfer::shm::{DESCRIPTORS_MAX, Map, MappedSpec, receive_descriptors};
 use maru_wire::{Assembler, BODY_BYTES_MAX, HelloReply};
 
 use crate::Attachment;
+use crate::deadline::Deadline;
 use crate::error::AttachFault;
-use crate::inner::Deadline;
 use crate::shared::lock;
 
 /// What an attach needs to know.

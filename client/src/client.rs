@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use maru_wire::{Generation, Incarnation, Key, Limits, Namespace};
 
-use crate::inner::{Deadline, Inner};
+use crate::deadline::Deadline;
+use crate::inner::Inner;
 use crate::{Attachment, ClientConfig, Error};
 
 /// One client of one server. Thread-safe: share it by reference or `Arc`.

@@ -9,7 +9,8 @@ use maru_wire::{
     decode_reply,
 };
 
-use crate::inner::{Deadline, Inner};
+use crate::deadline::Deadline;
+use crate::inner::Inner;
 use crate::shared::{Abandoned, Dropped, Released};
 use crate::slots::{Intent, Phase};
 

@@ -8,6 +8,7 @@ use maru_session::{Channel, Failure, Layout, LinkId, Session, SessionConfig, Ses
 use maru_wire::{Generation, Incarnation, Namespace};
 
 use crate::attach::{AttachConfig, AttachError, Attacher};
+use crate::deadline::{Deadline, micros};
 use crate::shared::{Phase, Shared, lock};
 use crate::{Attachment, ClientConfig, Error, ServerAddress, ring};
 
@@ -22,26 +23,6 @@ pub(crate) struct Inner {
     session_config: SessionConfig,
     /// The process that made it.
     owner: u32,
-}
-
-/// A moment by which a call returns.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadline {
-    pub(crate) at: Instant,
-    pub(crate) given: Duration,
-}
-
-impl Deadline {
-    pub(crate) fn new(given: Duration) -> Self {
-        let now = Instant::now();
-        // A century stands for "for ever" where the clock has no later moment.
-        let at = now.checked_add(given).unwrap_or(now + Duration::from_secs(3_155_760_000));
-        Self { at, given }
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        Instant::now() >= self.at
-    }
 }
 
 /// One for a past generation's attachment, one for the present one's.
@@ -266,8 +247,4 @@ impl Drop for Inner {
             phase = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
-}
-
-pub(crate) fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

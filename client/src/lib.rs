@@ -10,6 +10,7 @@ mod attach;
 mod attachment;
 mod client;
 mod config;
+mod deadline;
 mod error;
 mod flight;
 mod inner;

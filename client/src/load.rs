@@ -6,7 +6,8 @@ use std::time::Duration;
 use maru_session::{Failure, Layout};
 use maru_wire::{Key, Match};
 
-use crate::inner::{Deadline, Inner};
+use crate::deadline::Deadline;
+use crate::inner::Inner;
 use crate::lookup::{lookup, release};
 use crate::rounds::{RoundEnd, Rounds};
 use crate::{Attachment, Client, Error, LookedUp, Pinned};

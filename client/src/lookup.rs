@@ -9,7 +9,8 @@ use maru_wire::{
     Op, PageRun, Release, ReleaseItem, Reply, Ticket,
 };
 
-use crate::inner::{Deadline, Inner};
+use crate::deadline::Deadline;
+use crate::inner::Inner;
 use crate::scatter::{PartBody, Target, none_or_stale};
 use crate::shared::Released;
 use crate::{Client, Error};

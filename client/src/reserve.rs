@@ -10,7 +10,8 @@ use maru_wire::{
     ReserveItem, Ticket,
 };
 
-use crate::inner::{Deadline, Inner};
+use crate::deadline::Deadline;
+use crate::inner::Inner;
 use crate::scatter::{PartBody, Target, none_or_stale};
 use crate::shared::Abandoned;
 use crate::{Client, Error};

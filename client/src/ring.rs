@@ -14,7 +14,7 @@ use maru_uring::{
 use maru_wire::{Assembler, BODY_BYTES_MAX, FRAME_ALIGN, HEADER_BYTES};
 
 use crate::ClientConfig;
-use crate::inner::micros;
+use crate::deadline::micros;
 use crate::resolver::Resolver;
 use crate::shared::{Dropped, Phase, Shared, lock};
 

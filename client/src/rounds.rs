@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use maru_session::{Failure, Layout};
 use maru_wire::{Key, Limits};
 
-use crate::inner::{Deadline, Inner};
+use crate::deadline::Deadline;
+use crate::inner::Inner;
 
 /// First and longest wait for pages of one's own to come back, when nothing tells of it.
 const OWN_WAIT_MIN: Duration = Duration::from_millis(1);

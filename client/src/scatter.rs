@@ -8,8 +8,9 @@ use maru_wire::{
     RequestBody, Reserve, Ticket,
 };
 
+use crate::deadline::Deadline;
 use crate::flight::{Ask, Flight};
-use crate::inner::{Deadline, Inner};
+use crate::inner::Inner;
 
 /// Most parts of one call under way at once.
 const FLIGHTS_MAX: usize = 64;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use maru_session::{Failure, Layout};
 use maru_wire::{Key, PublishOutcome, ReserveItem};
 
-use crate::inner::{Deadline, Inner};
+use crate::deadline::Deadline;
+use crate::inner::Inner;
 use crate::reserve::{publish, reserve};
 use crate::rounds::{RoundEnd, Rounds};
 use crate::{Attachment, Client, Error, Reservation, Reserved};

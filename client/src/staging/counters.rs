@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::Staged;
-use crate::inner::micros;
+use crate::deadline::micros;
 use crate::{StoreItem, StoreOutcome};
 
 /// What went through the staging memory since it was made.
