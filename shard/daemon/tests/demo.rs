@@ -270,7 +270,7 @@ fn a_lost_process_is_named_with_its_last_words() {
 /// The verification is worth something: bytes changed behind everybody's back are found.
 #[test]
 fn changed_bytes_are_wrong_bytes() {
-    let demo = Demo::start(&["--requests", "1500", "--capacity", "16M", "--object-bytes", "16K"]);
+    let demo = Demo::start(&["--requests", "600", "--capacity", "16M", "--object-bytes", "16K"]);
     let region = region_of(demo.server());
     let mut byte = [0];
     let is_written = || {

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// The server under test.
 pub(crate) const SHARDD: &str = env!("CARGO_BIN_EXE_maru-shardd");
 /// How long anything may take before a test gives up. No test measures time by it.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// Deadline of ordinary calls.
 pub(crate) const CALL: Duration = Duration::from_secs(10);
 /// A transfer timeout that servers with short TTLs accept.
