@@ -9,7 +9,7 @@ use std::time::Duration;
 use maru_ledger::Time;
 use maru_uring::mailbox::Receiver;
 use maru_uring::{ConnectionId, Event, Outbox, Reactor, ReactorError, now_ns};
-use maru_wire::{BODY_BYTES_MAX, DecodeError};
+use maru_wire::DecodeError;
 
 mod admission;
 
@@ -35,7 +35,7 @@ pub(crate) struct LoopLimits {
     pub(crate) buffered_bytes_max: usize,
     /// Bytes of unfinished frames of all connections; above it the oldest is given up. A frame of
     /// a lively client is young, so it is those who send halves that pay for them. The shards
-    /// share 8 MiB as far as each can hold two of the largest frames.
+    /// share 8 MiB, but each has 2 to 4: room for a dozen of the largest frames on their way.
     pub(crate) partial_bytes_max: usize,
     /// How long a frame may take to arrive whole.
     pub(crate) frame_timeout: Duration,
@@ -67,7 +67,7 @@ impl LoopLimits {
             out_bytes_pause: 256 * 1024,
             held_bytes_pause: 128 * 1024,
             buffered_bytes_max: 32 << 20,
-            partial_bytes_max: ((8 << 20) / shard_count).max(2 * BODY_BYTES_MAX as usize),
+            partial_bytes_max: ((8 << 20) / shard_count).clamp(2 << 20, 4 << 20),
             frame_timeout,
             check_period: Duration::from_secs(60),
             quarantine_warning,
