@@ -31,7 +31,7 @@ unit: ## runs the tests of the whole workspace
 loom: ## checks every interleaving of the mailbox
 	bash .ci/test loom
 
-fuzz: ## fuzzes decode and handle, SECONDS each (default 60)
+fuzz: ## fuzzes decode and handle, SECONDS_EACH seconds each (default 60)
 	bash .ci/test fuzz
 
 acceptance: ## replays the conversation trace and checks hit ratios, bytes and books
